@@ -36,7 +36,7 @@ typedef struct job {
   const char *keys[1], *values[1];
   bs_context *context;
   bs_arm *arms[ARMS];
-  bs_sampling *sampling;
+  bs_sampled *sampling;
 } job;
 
 static int32_t open_context(job *j, bs_error *err) {

@@ -71,7 +71,7 @@ static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
   return bs_arms_rebuild(j->arms, ARMS, bs_arms_backwards((uint64_t)j->seed, build), err);
 }
 
-static int32_t measure(job *j, bs_sampling **out, bs_error *err) {
+static int32_t measure(job *j, bs_sampled **out, bs_error *err) {
   const bs_sampler_host host = {.user = j, .disturb = bs_disturb_host, .rebuild = rebuild};
   bs_sampler_arm arms[ARMS];
   for (int i = 0; i < ARMS; ++i)
@@ -88,7 +88,7 @@ static int32_t measure(job *j, bs_sampling **out, bs_error *err) {
   return bs_sampler_run(&o, &host, arms, ARMS, out, err);
 }
 
-static void print(const job *j, const bs_sampling *s) {
+static void print(const job *j, const bs_sampled *s) {
   const bs_comparison *c = &s->arm[1].comparison;
   printf(
       "{\"bench\":\"self\",\"method\":\"%s\",\"planted\":%g,\"seed\":%lld,\"ratio\":%.6f,\"low\":%.6f,"
@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
       {"--seconds", 'f', &j.seconds, 0, 3600}};
   if (!bench_parse("bench_self", argc, argv, options, sizeof options / sizeof options[0])) return 2;
   bs_error err = BS_ERROR_INIT;
-  bs_sampling *s = NULL;
+  bs_sampled *s = NULL;
   j.x = (bench_matrix){1, j.b, j.k};
   j.w = (bench_matrix){2, j.n, j.k};
   j.x_source = bench_source(&j.x, j.dtype);

@@ -158,6 +158,10 @@ static int32_t long_option(args *a, const char *word, const char *next, int *use
     const args_meaning *is = args_is(&a->options[i]);
     if (is->of == 0 && strlen(is->name) == length && strncmp(is->name, word + 2, length) == 0) break;
   }
+  for (size_t k = 0; i == a->n_options && k < a->n_options; k++) { /* --top-k 4 is --with top-k=4 */
+    const args_meaning *is = args_is(&a->options[k]);
+    if (is->of == OPT_WITH && strlen(is->name) == length && strncmp(is->name, word + 2, length) == 0) i = k;
+  }
   if (i == a->n_options) return unknown_option(word, a->options, a->n_options, err);
   const args_option *option = &a->options[i];
   const int has_value = word[2 + length] == '=';

@@ -439,9 +439,9 @@ const bsrun_verb verb_diagnose = {
         "Finds time of a pass that is wasted: in ops that a slow implementation serves, waits of the\n"
         "host, copies, plans that are made again, activations outside of products, threads that hurt,\n"
         "ranks that wait or differ, and in what `bsrun profile` finds far from the limit of the machine.\n"
-        "Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
-        "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2\n"
-        "layers of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
+        "Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx or\n"
+        ".gguf, a folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64\n"
+        "has 2 layers of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
         "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A\n"
         "finding is no error unless --strict is given. share/doc/blockshock/profile.md has every check.\n",
     .examples =

@@ -12,6 +12,7 @@
 #include "core/base/text.h"
 #include "core/op/ask.h"
 #include "core/op/knob.h"
+#include "core/op/quant.h"
 #include "lab/case/ask.h"
 #include "lab/cores.h"
 #include "lab/json.h"
@@ -53,6 +54,7 @@ typedef struct question {
   bs_op_sizes sizes;
   const bs_partition *partition;
   const bs_kept *kept;
+  bs_quant quant;
   bs_op_question asked;
 } question;
 
@@ -94,6 +96,18 @@ static int32_t read_part(const explained *x, const char *op, question *q, bs_err
   return rc;
 }
 
+/* --weights: a storage dtype, or of an op of quantised weights a scheme. */
+static int32_t read_weights(const explained *x, const char *op, question *q, bs_error *err) {
+  bs_op_sizes *s = &q->sizes;
+  if (!bs_op_takes_quant(op))
+    return args_word(x->a, "weights", BS_NAMES_DTYPE, NULL, 0, &s->weight_dtype, err);
+  const char *given = args_value(x->a, "weights");
+  s->quant = &q->quant;
+  if (bs_quant_scheme(given != NULL ? given : "w8g32", s->N, s->K, &q->quant, err) == BS_OK) return BS_OK;
+  if (err != NULL) err->code = BS_USAGE; /* a word of the user's, and the exit code of one */
+  return BS_USAGE;
+}
+
 static int32_t read_sizes(const explained *x, const char *op, question *q, bs_error *err) {
   const bs_experiment *e = &x->e;
   bs_op_sizes *s = &q->sizes;
@@ -108,7 +122,7 @@ static int32_t read_sizes(const explained *x, const char *op, question *q, bs_er
                      .bias = (uint32_t)args_has(x->a, "bias"),
                      .residual = (uint32_t)args_has(x->a, "residual")};
   int32_t rc = args_word(x->a, "y", BS_NAMES_DTYPE, NULL, 0, &s->out_dtype, err);
-  if (rc == BS_OK) rc = args_word(x->a, "weights", BS_NAMES_DTYPE, NULL, 0, &s->weight_dtype, err);
+  if (rc == BS_OK) rc = read_weights(x, op, q, err);
   if (rc == BS_OK) rc = args_word(x->a, "activation", BS_NAMES_ACTIVATION, NULL, 0, &s->activation, err);
   if (rc == BS_OK) rc = read_part(x, op, q, err);
   s->partition = q->partition;

@@ -7,7 +7,7 @@
 #include "lab/model/model.h"
 
 extern const bsrun_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
-    model_plan, model_tokenize;
+    model_plan, model_tokenize, model_quantize;
 
 /* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */
 
@@ -23,9 +23,13 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
 #define MODEL_OPTION_PASS \
   { OPT_NO_PASS, NULL, 0 }
 #define MODEL_OPTION_TOKENS \
-  { OPT_CACHE_TOKENS, "default: as config.json says", 0 }
+  { OPT_CACHE_TOKENS, "default: as the model says", 0 }
 #define MODEL_OPTION_SEED \
   { OPT_SEED, "of made inputs; default: 0", 0 }
+#define MODEL_OPTIONS_QUANT                                                                          \
+  {OPT_WEIGHTS, "default: as in the model. Schemes: w8, w8g32, w4g32, w4z32, w4k, w6k, float", 0}, { \
+    OPT_ACTIVATIONS, "float or x8; default: as the model's format asks", 0                           \
+  }
 #define MODEL_OPTION_TUNED \
   { OPT_TUNE_CACHE, NULL, 0 }
 #define MODEL_OPTIONS_PLUGINS                     \

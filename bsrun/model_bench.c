@@ -22,6 +22,7 @@ static const args_option model_bench_options[] = {
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
+    MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,

@@ -7,6 +7,7 @@
 #include "bsrun/model.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/model/against.h"
 #include "lab/model/vectors.h"
 #include "lab/stop.h"
 
@@ -15,11 +16,13 @@ static const args_option model_check_options[] = {
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
     MODEL_OPTION_SEED,
+    {OPT_AGAINST, "measures what it cost, beside what rounding should cost", 0},
     {OPT_SHOW, NULL, 0},
     {OPT_SHOW_NODES, "poisoned outputs, guarded, each beside f64; -o json has all", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
+    MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
@@ -164,7 +167,61 @@ static int32_t keep_and_print(const args *a, const model_asked *asked, int forma
   return BS_NUMERIC;
 }
 
+static const bs_field against_fields[] = {{"output", "output", 0, 0},
+                                          {"measured", "error", BS_FIELD_RIGHT, 3},
+                                          {"predicted", "predicted", BS_FIELD_RIGHT, 3},
+                                          {"ratio", "ratio", BS_FIELD_RIGHT, 3},
+                                          {"limit", "may be", BS_FIELD_RIGHT, 3},
+                                          {"kl", "KL", BS_FIELD_RIGHT, 3},
+                                          {"kl_predicted", "predicted", BS_FIELD_RIGHT, 3},
+                                          {"kl_ratio", "ratio", BS_FIELD_RIGHT, 3},
+                                          {"kl_limit", "may be", BS_FIELD_RIGHT, 3},
+                                          {"first_same", "same first", BS_FIELD_RIGHT, 3},
+                                          {"ok", "ok", 0, 0},
+                                          {"reason", "reason", 0, 0}};
+enum { N_AGAINST = sizeof against_fields / sizeof against_fields[0] };
+
+static long long integer(const json_t *result, const char *key) {
+  return (long long)json_integer_value(json_object_get(result, key));
+}
+
+static int32_t print_against(int format, const json_t *result, bs_error *err) {
+  if (format == BS_FORMAT_JSON) return model_print_json(result, err);
+  const int32_t rc =
+      bs_report_print(stdout, format, against_fields, N_AGAINST, json_object_get(result, "rows"), err);
+  if (rc == BS_OK && format == BS_FORMAT_TABLE)
+    bs_print(stdout, "%lld quantised weights, %lld that the float model lacks; %lld sets of inputs\n",
+             integer(result, "weights"), integer(result, "unmatched"), integer(result, "inputs"));
+  return rc;
+}
+
+/* A quantised model beside the float one: exit 6 where it differs by more than rounding explains. */
+static int32_t check_against(const args *a, bs_error *err) {
+  model_asked asked = {0};
+  json_t *result = NULL;
+  int format;
+  bsrun_interruptible("nothing is kept");
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
+  if (rc == BS_OK)
+    rc = bs_model_against(asked.context, &asked.request, args_value(a, "against"), &result, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) rc = print_against(format, result, err);
+  const long long failed = integer(result, "failed");
+  if (rc == BS_OK && failed > 0) {
+    rc = bs_error_set(err, BS_NUMERIC, "BS-QUANT-ERROR",
+                      "%lld outputs of %.200s differ by more than rounding to the nearest explains", failed,
+                      a->words[0]);
+    bs_error_hint(err, "its codes, scales or zeros are not those of the weights of %.100s",
+                  args_value(a, "against"));
+  }
+  json_decref(result);
+  model_asked_free(&asked);
+  return rc;
+}
+
 static int32_t check_any(const args *a, bs_error *err) {
+  if (args_has(a, "against")) return check_against(a, err);
   const int by_node = !bs_vectors_in(a->words[0]);
   model_asked asked = {0};
   json_t *result = NULL;
@@ -195,12 +252,17 @@ const bsrun_verb model_check = {
         "node is computed in f64 too, and the bits must be those of a plain run. In both the outputs are\n"
         "compared with those of the graph as written, in f64 and without passes, also on sets of made "
         "inputs.\n"
-        "An error names the pass. Exit 6: numbers are wrong; each is listed with its reason.\n",
+        "An error names the pass. Exit 6: numbers are wrong; each is listed with its reason.\n"
+        "--against compares a quantised ONNX model with the float one on the same inputs. The prediction "
+        "runs the\n"
+        "float model with noise of the size of the rounding. Exit 6: the error is more than 1.2 times the\n"
+        "predicted one, or the KL divergence of the softmax of the last dimension more than 1.5 times.\n",
     .examples =
         "  bsrun model check models/minilm\n"
         "  bsrun model check models/minilm --backend ref --show nodes -o json\n"
         "  bsrun model check model.onnx --input x=x.npy\n"
-        "  bsrun model check builtin:lm:2x64\n",
+        "  bsrun model check builtin:lm:2x64\n"
+        "  bsrun model check small.onnx --against model.onnx\n",
     .options = model_check_options,
     .run = check_any,
     .min_words = 1,

@@ -94,14 +94,11 @@ const bsrun_verb model_info = {
     .words = "MODEL [--backend NAME] [--dim NAME=N] [-o FORMAT]",
     .summary = "inputs, outputs and operators, and nodes that cannot be served",
     .about =
-        "MODEL is a file .onnx, or a folder with config.json and safetensors. Nothing is run. A dimension "
-        "that "
-        "is a\n"
-        "name has its size when the model runs: --dim, or the shapes of the inputs. Without --dim sizes are "
-        "tried;\n"
-        "nodes that fit none of them are not judged, and a line says which sizes to give. Exit 3: some node "
-        "cannot be\n"
-        "served; all of them are listed, with dtype and reason. Exit 4: the file is wrong.\n",
+        "MODEL is a file .onnx or .gguf, or a folder with config.json and safetensors. Nothing is run. A\n"
+        "dimension that is a name has its size when the model runs: --dim, or the shapes of the inputs.\n"
+        "Without --dim sizes are tried; nodes that fit none of them are not judged, and a line says which\n"
+        "sizes to give. Exit 3: some node cannot be served; all of them are listed, with dtype and reason.\n"
+        "Exit 4: the file is wrong.\n",
     .examples =
         "  bsrun model info model.onnx\n"
         "  bsrun model info model.onnx --backend cpu -o json\n",

@@ -17,6 +17,7 @@ static const args_option model_run_options[] = {
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
+    MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
@@ -110,13 +111,12 @@ const bsrun_verb model_run = {
     .words = "MODEL [--input NAME=FILE.npy ...] [--to DIR] [--backend NAME] [options]",
     .summary = "run a model once on .npy files",
     .about =
-        "MODEL is a file .onnx, or a folder with config.json and safetensors, or with vectors.txt. A file "
-        "of\n"
-        "an input has its dtype and shape (bsrun model info). Inputs and sizes that nothing gives are made,\n"
-        "and notes name them (share/doc/blockshock/models.md, \"Inputs\"). Prints what the outputs are "
-        "like,\n"
-        "and writes them with --to. Exit 6 with --verify: the outputs differ from those of the graph as\n"
-        "written.\n",
+        "MODEL is a file .onnx or .gguf, or a folder with config.json and safetensors, or with vectors.txt.\n"
+        "A file of an input has its dtype and shape (bsrun model info). Inputs and sizes that nothing gives\n"
+        "are made, and notes name them (share/doc/blockshock/models.md, \"Inputs\"). Prints what the "
+        "outputs\n"
+        "are like, and writes them with --to. Exit 6 with --verify: the outputs differ from those of the\n"
+        "graph as written.\n",
     .examples =
         "  bsrun model run model.onnx --input input_ids=ids.npy --to out\n"
         "  bsrun model run model.onnx --input x=x.npy --backend ref --no-pass all -o json\n"

@@ -63,6 +63,8 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->path = a->words[0];
   r->backend = args_value(a, "backend");
   r->threads = threads != 0 ? (uint32_t)threads : bs_machine_cores();
+  r->weights = args_value(a, "weights");
+  r->activations = args_value(a, "activations");
   r->cache_tokens = tokens;
   r->seed = (uint32_t)seed;
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);

@@ -303,7 +303,8 @@ BS_API int32_t bs_graph_info_get(const bs_graph *g, bs_graph_info *out_info, bs_
                         .producer = m->producer,
                         .nodes = m->n_nodes,
                         .cache_tokens = m->cache_tokens,
-                        .load_seconds = m->load_seconds};
+                        .load_seconds = m->load_seconds,
+                        .slots = m->slots};
   for (uint32_t i = 0; i < m->n_values; i++) {
     const gmodel_value *v = &m->values[i];
     uint64_t bytes = 0;
@@ -311,10 +312,13 @@ BS_API int32_t bs_graph_info_get(const bs_graph *g, bs_graph_info *out_info, bs_
       info.constants++;
       info.constant_bytes += v->bytes;
     }
-    if (v->kind == GMODEL_STATE && gmodel_shape_bytes(v->dtype, v->rank, v->dims, &bytes)) {
-      info.states++;
-      info.state_bytes += bytes;
-    }
+    if (v->kind != GMODEL_STATE) continue;
+    int64_t dims[BS_MAX_DIMS];
+    memcpy(dims, v->dims, sizeof dims);
+    if (m->slots > 0) dims[0] = m->slots;
+    if (!gmodel_shape_bytes(v->dtype, v->rank, dims, &bytes)) continue;
+    info.states++;
+    info.state_bytes += bytes;
   }
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return BS_OK;

@@ -210,6 +210,22 @@ int32_t gmodel_constant(gmodel *m, const char *name, uint32_t dtype, uint32_t ra
   return BS_OK;
 }
 
+int32_t gmodel_quant(gmodel *m, const char *name, const bs_quant *quant, const void *data, uint64_t bytes,
+                     int x_bytes, uint32_t *out_value, bs_error *err) {
+  const int64_t dims[2] = {quant->rows, quant->cols};
+  bs_quant *own = gmodel_alloc(m, sizeof *own);
+  if (own == NULL) return model_no_memory(err);
+  *own = *quant;
+  const int32_t rc = value_add(m, GMODEL_CONSTANT, name, BS_F32, 2, dims, out_value, err);
+  if (rc != BS_OK) return rc;
+  gmodel_value *v = &m->values[*out_value];
+  v->quant = own;
+  v->x_bytes = x_bytes != 0;
+  v->data = data;
+  v->bytes = bytes;
+  return BS_OK;
+}
+
 int32_t gmodel_default_add(gmodel *m, const char *name, uint32_t value, uint32_t rank, const int64_t *dims,
                            bs_error *err) {
   const char *copy = copy_name(m, name);
@@ -271,9 +287,28 @@ int32_t gmodel_fix(gmodel *m, const char *name, const bs_tensor *tensor, bs_erro
 
 int32_t gmodel_state(gmodel *m, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
                      uint32_t *out_value, bs_error *err) {
-  const int32_t rc = value_add(m, GMODEL_STATE, name, dtype, rank, dims, out_value, err);
-  if (rc == BS_OK) m->n_states++;
-  return rc;
+  uint32_t symbol = 0;
+  int32_t rc = value_add(m, GMODEL_STATE, name, dtype, rank, dims, out_value, err);
+  if (rc == BS_OK && m->slots > 0) rc = gmodel_symbol(m, "batch", &symbol, err);
+  if (rc != BS_OK) return rc;
+  if (m->slots > 0) {
+    m->values[*out_value].dims[0] = -1;
+    m->values[*out_value].symbols[0] = symbol + 1u;
+  }
+  m->n_states++;
+  return BS_OK;
+}
+
+int32_t gmodel_slots(gmodel *m, int64_t slots, int64_t limit, bs_error *err) {
+  if (slots < 1 || slots > 1024 || limit < 1) {
+    bs_error_set(err, BS_INPUT, "BS-GRAPH-STATE", "%lld slots of %lld tokens", (long long)slots,
+                 (long long)limit);
+    bs_error_hint(err, "slots: 1 to 1024");
+    return BS_INPUT;
+  }
+  m->slots = slots;
+  m->cache_tokens = limit;
+  return BS_OK;
 }
 
 int32_t gmodel_state_next(gmodel *m, uint32_t state, uint32_t value, bs_error *err) {

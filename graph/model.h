@@ -34,6 +34,8 @@ typedef struct gmodel_value {
   const char *name;              /* unique in its block; "" for a value without a name */
   const void *data;              /* CONSTANT: dense, little endian, aligned or not */
   uint64_t bytes;                /* of data */
+  const bs_quant *quant;         /* CONSTANT f32 [rows,cols] that is quantised in its file; NULL: it is not */
+  uint32_t x_bytes;              /* with quant: products take X in bytes */
   uint32_t producer;             /* node; GMODEL_NONE */
   uint32_t next; /* STATE: the value that the state is after a run; GMODEL_NONE before it is set */
 } gmodel_value;
@@ -85,6 +87,7 @@ struct gmodel {
   uint32_t n_states;           /* values of kind STATE */
   uint32_t length;             /* the value of kind LENGTH; GMODEL_NONE */
   int64_t cache_tokens;        /* capacity of the states; 0: no states */
+  int64_t slots;               /* states of a sequence each, side by side; 0: one, whose length is counted */
   int64_t layers, all_layers;  /* of a folder: that were read, that it has; 0: not known */
   uint32_t tokens_input;       /* with states: the input that holds the tokens ... */
   uint32_t tokens_axis;        /* ... and which of its dims counts them: a run adds that many to the length */
@@ -124,6 +127,12 @@ int32_t gmodel_input(gmodel *model, const char *name, uint32_t dtype, uint32_t r
  * be the size of the shape (BS_INPUT else). */
 int32_t gmodel_constant(gmodel *model, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
                         const void *data, uint64_t bytes, int copy, uint32_t *out_value, bs_error *err);
+/* A constant f32 [rows,cols] that stays quantised: products and embeddings read it by quant->read (tensor.h),
+ * whose ctx lives as long as the model; the struct is copied. data, bytes: where its codes lie in a mapped
+ * file, whose pages are given back when it is packed, and what tells it from others. x_bytes 1: products with
+ * it take X in bytes, as the format's own runtime does. */
+int32_t gmodel_quant(gmodel *model, const char *name, const bs_quant *quant, const void *data, uint64_t bytes,
+                     int x_bytes, uint32_t *out_value, bs_error *err);
 /* The constant `value` may get another value by its name. */
 int32_t gmodel_default_add(gmodel *model, const char *name, uint32_t value, uint32_t rank,
                            const int64_t *dims, bs_error *err);
@@ -133,6 +142,8 @@ int32_t gmodel_fix(gmodel *model, const char *name, const bs_tensor *tensor, bs_
 /* A key-value cache [.., tokens, ..] that keeps its values from run to run. */
 int32_t gmodel_state(gmodel *model, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
                      uint32_t *out_value, bs_error *err);
+/* The states have a first dim `batch` of that symbol, and memory for `slots` of them; limit: the capacity. */
+int32_t gmodel_slots(gmodel *model, int64_t slots, int64_t limit, bs_error *err);
 /* The value that the state becomes by a run: a TensorScatter into it, of the same shape and dtype. */
 int32_t gmodel_state_next(gmodel *model, uint32_t state, uint32_t value, bs_error *err);
 /* The number of tokens that the cache held before the run: i64 [1]. The same value at each call. */

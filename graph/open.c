@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * open.c - reads a model by what its path is: a file .onnx, or a folder with config.json. */
+ * open.c - reads a model by what its path is: a file .onnx or .gguf, or a folder with config.json. */
+#include <string.h>
 #include <sys/stat.h>
 
 #include "core/base/clock.h"
@@ -18,7 +19,10 @@ BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_gra
   gmodel *model = NULL;
   const double began = bs_clock_s();
   const int folder = stat(path, &at) == 0 && S_ISDIR(at.st_mode);
-  int32_t rc = folder ? import_folder(path, options, &model, err) : import_onnx(path, &model, err);
+  const int gguf = strlen(path) > 5 && strcmp(path + strlen(path) - 5, ".gguf") == 0;
+  int32_t rc = folder ? import_folder(path, options, &model, err)
+               : gguf ? import_gguf(path, options, &model, err)
+                      : import_onnx(path, &model, err);
   if (rc == BS_OK) rc = gmodel_check(model, err);
   if (rc == BS_OK) rc = gmodel_set_about(model, path, model->producer, err);
   if (rc != BS_OK) {

@@ -116,8 +116,11 @@ static void find_packer(kit_actor *a) {
     a->packer_state = a->state;
     return;
   }
-  if (!kit_op_is(a->impl->op, "matmul_dx") && !kit_changes_weight(a->impl->op)) return;
-  const char *packer = strncmp(a->impl->op, "matmul24", 8) == 0 ? "matmul24" : "matmul";
+  const char *op = a->impl->op;
+  if (!kit_op_is(op, "matmul_dx") && !kit_changes_weight(op) && !kit_is_take_q(op)) return;
+  const char *packer = kit_is_take_q(op)                 ? "matmul_q"
+                       : strncmp(op, "matmul24", 8) == 0 ? "matmul24"
+                                                         : "matmul";
   a->packer = sibling(a, packer, &a->packer_state);
   if (kit_is_step(a->impl->op)) a->packer24 = sibling(a, "matmul24", &a->packer24_state);
   kit_assert(a->packer != NULL, "%s@%s/%s has no %s of its name to pack its weights", a->impl->op,

@@ -25,6 +25,8 @@ static uint32_t n_fences; /* used so far: places of blocks that were freed are u
 static uint32_t turns;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const kit_data *running;
+static int telling;      /* a thread of the team has touched such a page, and fails the check */
+static pthread_t teller; /* that one */
 
 int kit_fence_turn(void) {
   return (int)(__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED) * 2654435761u >> 16 & 1u);
@@ -116,8 +118,11 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   (void)context;
   for (uint32_t i = 0; i < n_fences; i++)
     if (fences[i].map != NULL && at >= fences[i].map && at < fences[i].map + fences[i].room + 2u * FENCE) {
-      signal(number, SIG_DFL);
-      tell(&fences[i], at, write);
+      if (__atomic_exchange_n(&telling, 1, __ATOMIC_ACQ_REL) == 0) {
+        teller = pthread_self();
+        tell(&fences[i], at, write);
+      }
+      while (!pthread_equal(teller, pthread_self())) pause(); /* the first one's line is what is told */
     }
   signal(number, SIG_DFL); /* a fault of another kind: it happens again, and ends the process */
 }

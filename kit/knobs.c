@@ -95,7 +95,8 @@ void kit_num_knobs(const kit_case *c) {
     uint32_t ran = 0;
     for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++)
       if (kit_grid(a.impl->op, queries[i], 0, &s)) ran += one_knob(&a, &s, a.impl->knobs[k]);
-    const int has_plain = of_graphs ? kit_graph_fit(a.impl->op, 0) : kit_op_is(a.impl->op, "matmul");
+    const int has_plain =
+        of_graphs ? kit_graph_fit(a.impl->op, 0) : kit_op_is(a.impl->op, "matmul") || kit_is_q(a.impl->op);
     for (size_t i = 0; has_plain && i < sizeof dtypes / sizeof dtypes[0]; i++) {
       plain.x = plain.w = plain.y = dtypes[i];
       ran += one_knob(&a, &plain, a.impl->knobs[k]);

@@ -125,12 +125,13 @@ static int fits(const kit_survey *s, const row *r, const kit_found *f) {
   if (f->kind != BS_KIND_OP) return 1;
   const kit_graph_op *graph = kit_graph_find(f->op);
   if (r->body == kit_num_knobs) return f->knobs > 0;
-  if (r->body == kit_num_outside) return strcmp(f->op, "take") == 0 || strcmp(f->op, "put") == 0;
+  if (r->body == kit_num_outside)
+    return strcmp(f->op, "take") == 0 || strcmp(f->op, "put") == 0 || kit_is_take_q(f->op);
   if (r->body == kit_num_in_place && graph != NULL) return graph->in_places > 0;
   if (r->body == kit_num_small && graph != NULL) return (int)graph->rounds;
   if (r->body == kit_num_in_place)
     return strcmp(f->op, "activate") == 0 || kit_has_base(f->op) || kit_is_loss(f->op);
-  if (r->body == kit_num_packed) return kit_op_is(f->op, "matmul");
+  if (r->body == kit_num_packed) return kit_op_is(f->op, "matmul") || strcmp(f->op, "matmul_q") == 0;
   return 1;
 }
 

@@ -9,6 +9,10 @@ void kit_data_rows(kit_data *d, int64_t rows) {
   d->shape.B = rows;
   for (uint32_t i = 0; i < d->nargs; i++) {
     kit_tensor *m = &d->a[i];
+    if (kit_is_take_q(d->op) && m->block != NULL && m->t.rank == 1) { /* a row each */
+      m->t.dims[0] = rows;
+      m->t.bytes = rows > 0 ? (uint64_t)((rows - 1) * m->t.strides[0] + 1) * BS_DTYPE_BYTES(m->t.dtype) : 0;
+    }
     if (m->block == NULL || m->t.rank != 2 || (kit_op_is(d->op, "matmul_dw") && (int32_t)i == d->out) ||
         kit_scaled_weight(d, i))
       continue;
@@ -107,7 +111,7 @@ void kit_num_rows(const kit_case *c) {
     kit_data d;
     if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtype)) s.w = BS_F32;
     if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
-    if (kit_op_is(a.impl->op, "matmul")) s.bias = s.x;
+    if (kit_op_is(a.impl->op, "matmul") || kit_is_q(a.impl->op)) s.bias = s.x;
     kit_data_make(&d, a.impl->op, &s);
     if (serves(&a, &d, &answer)) {
       several_rows(&a, &d, answer.tolerance);

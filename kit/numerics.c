@@ -159,7 +159,10 @@ void kit_num_least(const kit_case *c) {
 
 /* ---- special values ------------------------------------------------------------------------- */
 
-enum { GRAPH_QUERIES = 48 }; /* of an op of graphs: all steps of map, all kinds of the others */
+enum {
+  GRAPH_QUERIES = 48
+}; /* of an op of graphs: all steps of map, all kinds of the others; of a quantised
+    * weight: all forms */
 
 static const uint32_t special_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
 
@@ -168,9 +171,15 @@ static int has_activation(const char *op) {
          kit_has_base(op);
 }
 
+/* Values of these are drawn with the query. */
+static int is_numbered(const char *op) {
+  return kit_graph_find(op) != NULL || kit_is_q(op);
+}
+
 static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activation, uint32_t values) {
   kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 6, .N = 9, .K = 21, .seed = 77};
-  if (kit_graph_find(op) != NULL) { /* several queries of each, numbered like those of the grid */
+  if (is_numbered(op)) { /* several queries of each, numbered like those of the grid */
+    if (kit_is_q(op)) s.K = 101;
     s.values = values;
     s.index = activation;
     s.seed += activation;
@@ -185,7 +194,7 @@ static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activati
 }
 
 static void put_special(kit_data *d) {
-  if (kit_graph_find(d->op) != NULL) return; /* they were made so */
+  if (is_numbered(d->op)) return; /* they were made so */
   kit_tensor *in = kit_is_quant(d->op) ? kit_quant_floats(d) : &d->a[0];
   kit_set(in, 1, 2, (double)NAN);
   kit_set(in, 2, 3, (double)INFINITY);
@@ -203,9 +212,7 @@ void kit_num_special(const kit_case *c) {
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
   const char *op = a.impl->op;
-  const uint32_t last = kit_graph_find(op) != NULL ? GRAPH_QUERIES
-                        : has_activation(op)       ? BS_ACT_GELU_TANH
-                                                   : 0;
+  const uint32_t last = is_numbered(op) ? GRAPH_QUERIES : has_activation(op) ? BS_ACT_GELU_TANH : 0;
   for (size_t i = 0; kit_op_known(op) && i < sizeof special_dtypes / sizeof special_dtypes[0]; i++)
     for (uint32_t activation = BS_ACT_NONE; activation <= last; activation++) {
       kit_data d;
@@ -227,14 +234,14 @@ void kit_num_small(const kit_case *c) {
   if (!kit_actor_open(&a, c->thing, 1)) return;
   const char *op = a.impl->op;
   const kit_graph_op *graph = kit_graph_find(op);
-  const uint32_t queries = graph == NULL ? 1 : graph->rounds ? GRAPH_QUERIES : 0;
+  const uint32_t queries = !is_numbered(op) ? 1 : graph == NULL || graph->rounds ? GRAPH_QUERIES : 0;
   for (size_t i = 0; kit_op_known(op) && i < 2 * queries; i++) {
     kit_data d;
     bs_op_answer answer;
     plain(&d, op, dtypes[i % 2], (uint32_t)(i / 2), KIT_SMALL);
     const double unit = dtypes[i % 2] == BS_F32 ? 0x1p-140 : 0x1p-1060;
     kit_tensor *in = kit_is_quant(op) ? kit_quant_floats(&d) : &d.a[0];
-    for (int64_t r = 0; graph == NULL && r < in->t.dims[0]; r++)
+    for (int64_t r = 0; !is_numbered(op) && r < in->t.dims[0]; r++)
       for (int64_t k = 0; k < in->t.dims[1]; k++) kit_set(in, r, k, unit * (double)(1 + (r + k) % 3));
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);
     kit_data_free(&a, &d);
@@ -247,29 +254,26 @@ void kit_num_small(const kit_case *c) {
 
 static void check_packed(kit_actor *a, kit_data *d) {
   const kit_shape *s = &d->shape;
-  const bs_source source = kit_weight_source(d);
+  const bs_source dense = kit_weight_source(d), *source = d->q == NULL ? &dense : NULL;
   bs_error err = BS_ERROR_INIT;
   void *packed = NULL;
   uint64_t bytes = 0;
   double *values = calloc((size_t)(s->N * d->length) + 1, sizeof *values);
   kit_assert(values != NULL, "no memory");
-  kit_assert(a->impl->pack(a->state, &a->exec, &d->query, &source, &packed, &bytes, &err) == BS_OK,
+  kit_assert(a->impl->pack(a->state, &a->exec, &d->query, source, &packed, &bytes, &err) == BS_OK,
              "%s: pack fails: %s: %s", kit_data_text(d), err.id, err.message);
-  kit_assert(bytes >= (uint64_t)(s->N * d->length) * BS_DTYPE_BYTES(s->w),
+  kit_assert(bytes >= kit_packed_least(d),
              "%s: pack tells %llu bytes of device memory, the weight alone has more", kit_data_text(d),
              (unsigned long long)bytes);
   kit_assert(kit_packed_values(a, packed, d, values, &err) == BS_OK, "%s: packed_read fails: %s: %s",
              kit_data_text(d), err.id, err.message);
   for (int64_t n = 0; n < s->N; n++)
     for (int64_t i = 0; i < d->length; i++) {
-      int64_t k = i;
-      const int is_there = d->groups == NULL || kit_place(d, n, i, &k);
-      const double want = is_there ? kit_get(&d->w, n, kit_column(d, k)) : 0.0;
-      const double got = values[n * d->length + i];
-      kit_assert(
-          got == want && (d->groups == NULL || !bs_dtype_is_float(s->w) || signbit(got) == signbit(want)),
-          "%s: weight [%lld,%lld] reads back as %.9g, it was packed as %.9g", kit_data_text(d), (long long)n,
-          (long long)i, got, want);
+      const double want = kit_packed_value(d, n, i), got = values[n * d->length + i];
+      const int plain = d->groups == NULL && d->q == NULL;
+      kit_assert(got == want && (plain || !bs_dtype_is_float(s->w) || signbit(got) == signbit(want)),
+                 "%s: weight [%lld,%lld] reads back as %.9g, it was packed as %.9g", kit_data_text(d),
+                 (long long)n, (long long)i, got, want);
     }
   a->impl->packed_free(packed);
   free(values);

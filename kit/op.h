@@ -121,6 +121,19 @@ void kit_scaled_args(struct kit_data *d);
 void kit_scaled_huge(struct kit_data *d, int64_t B, int64_t N);
 void kit_scaled_judge(const struct kit_data *d, uint32_t tolerance, int special);
 
+/* op_q.c, op_q_judge.c: matmul_q and take_q. kit_shape.values are those of graph.h. */
+struct kit_q;
+int kit_is_q(const char *op);
+int kit_is_take_q(const char *op);
+void kit_q_make(struct kit_data *d, uint64_t *seed);
+void kit_q_free(struct kit_data *d);
+const char *kit_q_text(const struct kit_data *d);
+/* Descriptors, and a form, of a query of B x N x K that is too large to run. */
+void kit_q_huge(struct kit_data *d, const int64_t size[3]);
+/* An element of the weight, as take_q gives it and packed_read. */
+float kit_q_value(const struct kit_data *d, int64_t n, int64_t k);
+void kit_q_judge(const struct kit_data *d, uint32_t tolerance, int special);
+
 /* op_loss.c: loss_gradient. x: dtype of Y, w: of the target, y: of dY. */
 int kit_is_loss(const char *op);
 int64_t kit_loss_kind(const struct kit_data *d);
@@ -155,6 +168,7 @@ typedef struct kit_data {
   uint32_t outs;               /* of an op of graphs: bit i: arg i is written */
   struct kit_program *program; /* map's */
   kit_tensor w;                /* the dense weight */
+  struct kit_q *q;             /* the quantised one; NULL: another op */
   bs_partition partition;
   const bs_partition *part; /* NULL: all */
   uint32_t *columns;
@@ -228,6 +242,8 @@ void kit_data_judge_beside(const kit_data *d);
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special);
 /* Reads the packed weight back: rows of [N,length] as doubles; BS_UNSUPPORTED without the slot. */
 int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err);
+double kit_packed_value(const kit_data *d, int64_t n, int64_t i);
+uint64_t kit_packed_least(const kit_data *d);
 bs_source kit_weight_source(kit_data *d);
 bs_source kit_tensor_source(kit_tensor *m); /* a matrix, which must live on */
 /* The largest round-off error of one element whose terms have this sum of sizes. */

@@ -6,11 +6,11 @@
 #include "kit/graph.h"
 
 static const char *const known[] = {
-    "matmul",          "matmul_dx",    "matmul_dw",       "matmul_update",  "matmul24",
-    "matmul24_dx",     "matmul24_dw",  "matmul24_update", "expand24",       "gather_columns",
-    "scatter_columns", "convert",      "activate",        "tree_sum",       "sgd_update",
-    "adamw_update",    "activate_dx",  "quantize_groups", "dequantize_sum", "dequantize_product",
-    "scaled_matmul",   "loss_gradient"};
+    "matmul",          "matmul_dx",     "matmul_dw",       "matmul_update",  "matmul24",
+    "matmul24_dx",     "matmul24_dw",   "matmul24_update", "expand24",       "gather_columns",
+    "scatter_columns", "convert",       "activate",        "tree_sum",       "sgd_update",
+    "adamw_update",    "activate_dx",   "quantize_groups", "dequantize_sum", "dequantize_product",
+    "scaled_matmul",   "loss_gradient", "matmul_q",        "take_q"};
 _Static_assert(sizeof known / sizeof known[0] + KIT_GRAPH_OPS == BS_CORE_OPS,
                "the last op of BS_NAMES_OP has no case here, or none in kit/graph.c");
 
@@ -276,6 +276,10 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
     kit_graph_make(d, &seed);
     return;
   }
+  if (kit_is_q(op)) {
+    kit_q_make(d, &seed);
+    return;
+  }
   kit_step_fit(op, &d->shape);
   kit_quant_fit(op, &d->shape);
   kit_loss_fit(op, &d->shape);
@@ -306,6 +310,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
 void kit_data_free(kit_actor *a, kit_data *d) {
   for (uint32_t i = 0; i < KIT_ARGS; i++) kit_tensor_free(a, &d->a[i]);
   kit_tensor_free(a, &d->w);
+  kit_q_free(d);
   free(d->columns);
   free(d->groups);
   free(d->after);
@@ -319,6 +324,7 @@ const char *kit_data_text(const kit_data *d) {
   static char text[400];
   const kit_shape *s = &d->shape;
   if (kit_graph_find(d->op) != NULL) return kit_graph_text(d);
+  if (d->q != NULL) return kit_q_text(d);
   snprintf(text, sizeof text,
            "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s%s act=%u acc=%u strides=%u%s%s",
            d->op, (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->x), bs_dtype_name(s->w),
@@ -386,12 +392,14 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
   int32_t rc = BS_OK;
   const bs_op_impl *packer = kit_packer(a, d, &state);
   const bs_source source = needs_weight(d) ? kit_weight_source(d) : (bs_source){0};
+  const int packs = needs_weight(d) || d->q != NULL;
   if (kit_is_step(d->op)) kit_step_reset(d);
   *stage = "pack";
-  if (needs_weight(d) && packer == NULL)
+  if (packs && packer == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-PACKER", "the plugin has no matmul24 for %s@%s/%s",
                         a->impl->op, a->impl->backend, a->impl->name);
-  if (needs_weight(d)) rc = packer->pack(state, &a->exec, &d->pack_query, &source, &packed, &bytes, err);
+  if (packs)
+    rc = packer->pack(state, &a->exec, &d->pack_query, d->q == NULL ? &source : NULL, &packed, &bytes, err);
   if (rc == BS_OK) {
     *stage = "prepare";
     rc = a->impl->prepare(a->state, &a->exec, &d->query, packed, &plan, err);

@@ -44,9 +44,9 @@ static uint32_t blocks_of(const char *op) {
 }
 
 /* The quick kit takes one edge in so many. 7 covers every dtype and every kind of edge of a product, 5 a long
- * row with gaps. */
+ * row with gaps; of a quantised weight there are many forms. */
 static uint32_t edge_step(const char *op) {
-  return kit_full() || kit.options->edges ? 1 : is_product(op) ? 7 : 5;
+  return kit_full() || kit.options->edges ? 1 : kit_is_q(op) ? 3 : is_product(op) ? 7 : 5;
 }
 
 /* The edges of an op; products of integers have the blocks alone. */
@@ -59,12 +59,13 @@ static uint32_t edges_of(const char *op, int integers) {
  * columns of a tile, in each of three dtypes, with four, two and one panels of 16. */
 static void edge_sizes(kit_shape *s, const char *op, uint32_t e) {
   const int64_t *of = is_product(op) ? blocks[e % blocks_of(op)] : long_rows[e % N_LONG];
+  static const int64_t columns[] = {37, 100, 264, 300}; /* of quantised weights: several groups, and a rest */
   int64_t tile[3] = {5, 112, 112};
   s->x_full = is_product(op) && e >= blocks_of(op) && e < 2 * blocks_of(op);
   if (is_product(op) && e >= 2 * blocks_of(op)) {
     e -= 2 * blocks_of(op);
     tile[e / 3 / N_TILES] = 1 + e / 3 % N_TILES;
-    if (e / 3 / N_TILES == 0) tile[2] = 5 + e % 4;
+    if (e / 3 / N_TILES == 0) tile[2] = kit_is_q(op) ? columns[e % 4] : 5 + e % 4;
     of = tile;
   }
   s->B = of[0];
@@ -136,7 +137,7 @@ static int fit_dtypes(const char *op, kit_shape *s, uint32_t i, int integers, ui
     const int second = kit_below(seed, 4) == 0;
     s->w = integers ? (second ? BS_I64 : BS_I32) : (second ? BS_F64 : BS_F32);
     if (integers) s->y = PICK(seed, integers_);
-  } else if (kit_is_quant(op) || kit_is_loss(op)) {
+  } else if (kit_is_quant(op) || kit_is_loss(op) || kit_is_take_q(op)) {
     return !integers; /* which they are of is the op's own */
   } else if (strcmp(op, "activate_dx") == 0) {
     s->activation = 1 + (uint32_t)kit_below(seed, BS_ACT_GELU_TANH);
@@ -177,7 +178,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
     draw_integers(s, i, &seed);
   else if (i >= N_CORNERS && !(edge && is_product(op)))
     draw_floats(s, &seed);
-  const int adds = kit_op_is(op, "matmul") || kit_has_base(op);
+  const int adds = kit_op_is(op, "matmul") || kit_is_q(op) || kit_has_base(op);
   if (adds && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
   if (!fit_dtypes(op, s, i, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, edge ? 2 : 3) : 0;

@@ -359,6 +359,8 @@ void kit_data_judge(const kit_data *d, uint32_t tolerance, int special) {
     kit_graph_find(d->op)->judge(d, tolerance, special);
   else if (kit_is_step(d->op))
     kit_step_judge(d, tolerance, special);
+  else if (d->q != NULL)
+    kit_q_judge(d, tolerance, special);
   else if (d->groups != NULL)
     kit_judge24(d, tolerance, special);
   else if (kit_is_quant(d->op))

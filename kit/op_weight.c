@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * op_weight.c - the dense weight of a query as a source that is packed, and what was packed read back. */
+#include "core/op/quant.h"
 #include "kit/op.h"
 
 static int32_t read_tensor(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
@@ -32,14 +33,28 @@ bs_source kit_weight_source(kit_data *d) {
   return kit_tensor_source(&d->w);
 }
 
+/* An element of a packed row: a kept weight, or 0 beyond the last one. */
+double kit_packed_value(const kit_data *d, int64_t n, int64_t i) {
+  int64_t k = i;
+  if (d->q != NULL) return (double)kit_q_value(d, n, k);
+  const int is_there = d->groups == NULL || kit_place(d, n, i, &k);
+  return is_there ? kit_get(&d->w, n, kit_column(d, k)) : 0.0;
+}
+
+/* The least that the device memory of the packed weight can be. */
+uint64_t kit_packed_least(const kit_data *d) {
+  const uint64_t n = (uint64_t)(d->shape.N * d->length);
+  return d->q != NULL ? bs_quant_bytes(d->query.quant) / 2 : n * BS_DTYPE_BYTES(d->shape.w);
+}
+
 void *kit_data_pack(kit_actor *a, kit_data *d) {
   void *packed = NULL, *state = NULL;
   uint64_t bytes = 0;
   bs_error err = BS_ERROR_INIT;
-  if (d->w.block == NULL) return NULL;
-  const bs_source source = kit_weight_source(d);
+  if (d->w.block == NULL && d->q == NULL) return NULL;
+  const bs_source dense = kit_weight_source(d), *source = d->q == NULL ? &dense : NULL;
   const bs_op_impl *packer = kit_packer(a, d, &state);
-  kit_assert(packer->pack(state, &a->exec, &d->pack_query, &source, &packed, &bytes, &err) == BS_OK,
+  kit_assert(packer->pack(state, &a->exec, &d->pack_query, source, &packed, &bytes, &err) == BS_OK,
              "%s: pack fails: %s: %s", kit_data_text(d), err.id, err.message);
   return packed;
 }

@@ -169,7 +169,10 @@ static int find_shape(const kit_actor *a, kit_shape *out) {
 static void both(kit_actor *a, kit_actor *b, kit_shape shape) {
   side first, second;
   side_make(&first, a, a->impl->op, &shape);
-  shape.seed++;
+  if (kit_is_q(a->impl->op))
+    shape.index++; /* a plan has the form of its weight */
+  else
+    shape.seed++;
   side_make(&second, b, a->impl->op, &shape);
   void *packed = kit_data_pack(a, &first.d);
   side_ready(&first, packed);

@@ -160,6 +160,7 @@ void kit_truth_huge(const kit_case *c) {
       d.a[2].d.dims[0] = huge[i][1];
     }
     if (d.groups != NULL) huge_groups(&d, huge[i]);
+    if (d.q != NULL) kit_q_huge(&d, huge[i]);
     if (kit_is_loss(a.impl->op)) d.a[3].d.dims[1] = 1;
     if (kit_is_quant(a.impl->op)) kit_quant_huge(&d, huge[i][0], huge[i][1]);
     if (kit_op_is(a.impl->op, "matmul_update")) d.a[2].d.dims[0] = 1;

@@ -13,6 +13,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/op/quant.h"
 
 enum { GROUP = 64, LARGEST = 8 };
 
@@ -137,6 +138,7 @@ static const struct usual {
     {"matmul_dw", {0}, {0}, 0, 1},
     {"matmul_update", {0}, {0}, 0, 1},
     {"matmul24", {0}, {0}, 1, 0},
+    {"matmul_q", {0}, {0}, 1, 0},
     {"gather_columns", {0}, {0}, 0, 2},
     {"scatter_columns", {0}, {0}, 0, 2},
     {"activate", {0}, {0}, 1, 0},
@@ -197,6 +199,13 @@ int32_t bs_op_ask(const char *op, const bs_op_sizes *sizes, bs_op_question *q, b
   q->query.accumulate = s.accumulate;
   q->query.flags = s.flags;
   q->query.weight_dtype = schema->needs_weights != 0 ? s.weight_dtype : 0;
+  if (bs_op_takes_quant(op)) {
+    if (s.quant != NULL) q->quant = *s.quant;
+    const int32_t rc = s.quant != NULL ? BS_OK : bs_quant_scheme("w8g32", s.N, s.K, &q->quant, err);
+    if (rc != BS_OK) return rc;
+    q->query.quant = &q->quant;
+    q->query.weight_dtype = BS_F32;
+  }
   if (usual.activation != 0) q->query.activation = s.activation;
   if (usual.activation == 2 && s.activation == BS_ACT_NONE) q->query.activation = BS_ACT_RELU;
   memcpy(q->query.attrs, usual.attrs, sizeof usual.attrs);

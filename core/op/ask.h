@@ -13,6 +13,7 @@ typedef struct bs_op_sizes {
   uint32_t bias, residual;                /* 1: optional arguments of these names are given */
   const bs_partition *partition;          /* NULL: all K columns are the rank's own */
   const bs_kept *kept;                    /* of ops of 2:4 weights */
+  const bs_quant *quant;                  /* of ops of quantised weights; NULL: w8g32 */
 } bs_op_sizes;
 
 /* A query and what it points to; not to be moved. */
@@ -22,6 +23,7 @@ typedef struct bs_op_question {
   bs_expr expr;
   bs_expr_step step;
   uint64_t zero; /* the constant of relu */
+  bs_quant quant;
   uint8_t out;
   bs_op_query query;
 } bs_op_question;

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/op/knob.h"
 #include "core/op/plan.h"
+#include "core/op/quant.h"
 #include "core/op/schema.h"
 #include "core/op/select.h"
 #include "core/op/sibling.h"
@@ -88,7 +89,15 @@ int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_a
 
 /* ---- packed weights ------------------------------------------------------------------------- */
 
+/* A quantised weight comes with the query, and any other from the source. */
+static int32_t check_quant(const bs_op_query *q, const bs_source *w, bs_error *err) {
+  if (w == NULL && q->quant->read != NULL) return BS_OK;
+  return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-SOURCE",
+                      "%s: a quantised weight comes by quant->read, and the source is NULL", q->op);
+}
+
 static int32_t check_source(const bs_op_query *q, const bs_source *w, bs_error *err) {
+  if (q->quant != NULL) return check_quant(q, w, err);
   if (w == NULL || w->struct_size < sizeof *w || w->read == NULL || w->rows < 0 || w->cols < 0)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-SOURCE", "%s: the weight source is not usable",
                         q->op);
@@ -124,12 +133,13 @@ static int32_t pack_with(bs_op_host *host, const bs_candidate *choice, const bs_
   packed->thing = choice->thing;
   packed->impl = impl;
   packed->refs = 1;
-  packed->rows = weights->rows;
-  packed->total = weights->cols;
-  packed->count = query->partition != NULL ? query->partition->count : weights->cols;
+  packed->rows = query->quant != NULL ? query->quant->rows : weights->rows;
+  packed->total = query->quant != NULL ? query->quant->cols : weights->cols;
+  packed->count = query->partition != NULL ? query->partition->count : packed->total;
   packed->weight_dtype = query->weight_dtype;
   packed->length = bs_op_takes_kept(query->op) ? bs_op_kept_length(packed->count) : packed->count;
   packed->columns_hash = hash_columns(query->partition, packed->count);
+  if (query->quant != NULL) packed->quant = *query->quant;
   packed->rehearsal = host->rehearse;
   int32_t rc = bs_op_kept_hash(query->kept, &packed->kept_hash, err);
   if (rc == BS_OK && !packed->rehearsal)
@@ -288,6 +298,9 @@ static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_er
   if (q->weight_dtype != packed->weight_dtype)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "%s: weights packed as %s, asked as %s", op,
                         bs_dtype_name(packed->weight_dtype), bs_dtype_name(q->weight_dtype));
+  if (q->quant != NULL && packed->quant.struct_size != 0 && !bs_quant_same_form(q->quant, &packed->quant))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
+                        "%s: the weight was packed in another form (quant)", op);
   if (schema == NULL && q->partition == NULL) return BS_OK;
   const int64_t total = q->partition != NULL ? q->partition->total : bs_op_weight_columns(schema, q);
   const int64_t count = q->partition != NULL ? q->partition->count : total;

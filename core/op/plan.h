@@ -17,6 +17,7 @@ struct bs_packed {
   int64_t length;             /* of a packed row: count, or of 2:4 weights the kept ones */
   uint64_t columns_hash;
   uint64_t kept_hash; /* 0: all weights are kept */
+  bs_quant quant;     /* the form of a quantised weight; struct_size 0: another weight */
   uint32_t weight_dtype;
   uint32_t refs;      /* the caller's, and one a plan */
   uint32_t rehearsal; /* 1: there is no object */

@@ -16,6 +16,7 @@
 #include "core/op/dispatch.h"
 #include "core/op/dynamic.h"
 #include "core/op/expr.h"
+#include "core/op/quant.h"
 
 int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *fmt, ...) {
   char text[384];
@@ -280,10 +281,12 @@ int bs_op_takes_kept(const char *op) {
 }
 
 int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query) {
+  if (query->quant != NULL) return query->quant->rows;
   return query->args[schema->n_arg]->dims[schema->of_weight ? 0 : 1];
 }
 
 int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *query) {
+  if (query->quant != NULL) return query->quant->cols;
   return query->args[schema->k_arg]->dims[1];
 }
 
@@ -331,6 +334,10 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
   if (rc == BS_OK && schema != NULL) rc = schema->check(query, err);
   if (rc == BS_OK && schema != NULL && query->kept != NULL && !bs_op_takes_kept(query->op))
     rc = bs_op_refuse(err, "BS-OP-KEPT", query->op, "takes no positions (kept)");
+  if (rc == BS_OK && schema != NULL && query->quant != NULL && !bs_op_takes_quant(query->op))
+    rc = bs_op_refuse(err, "BS-OP-QUANT", query->op, "takes no quantised weight (quant)");
+  if (rc == BS_OK && schema == NULL && query->quant != NULL)
+    rc = bs_quant_check(query->quant, query->op, err);
   return rc;
 }
 
@@ -385,6 +392,11 @@ void bs_op_describe_text(const bs_op_query *query, bs_text *out) {
     bs_text_printf(out, " partition %lld of %lld", (long long)query->partition->count,
                    (long long)query->partition->total);
   if (query->kept != NULL) bs_text_printf(out, " kept 2:4");
+  if (query->quant != NULL) {
+    char form[BS_QUANT_TEXT];
+    bs_quant_text(query->quant, form);
+    bs_text_printf(out, " %s[%lld,%lld]", form, (long long)query->quant->rows, (long long)query->quant->cols);
+  }
   if (query->expr != NULL) {
     bs_text_printf(out, " program ");
     bs_expr_text(query->expr, out);

@@ -73,6 +73,11 @@ int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *quer
 /* BS_INVALID_ARGUMENT with "op: text", where and hint filled in. */
 int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* schema_q.c */
+int32_t bs_op_check_matmul_q(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_take_q(const bs_op_query *query, bs_error *err);
+void bs_op_rate_matmul_q(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_take_q(const bs_op_query *query, bs_op_rate *out_rate);
 /* schema_grad.c */
 int32_t bs_op_check_dx(const bs_op_query *query, bs_error *err);
 int32_t bs_op_check_dw(const bs_op_query *query, bs_error *err);

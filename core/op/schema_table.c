@@ -2,7 +2,8 @@
  * schema_table.c - the core ops, one row each: matmul and its derivatives (schema.c, schema_grad.c), those of
  * 2:4 weights (schema_24.c), optimiser steps (schema_step.c), int8 and fp8 with scales (schema_quant.c),
  * tree_sum (schema_tree.c), and the dynamic ops of graphs (schema_map.c, schema_rows.c, schema_product.c,
- * schema_index.c). docs/ops.md is the same in words. Bit i of a mask is arg i. */
+ * schema_index.c), and those of quantised weights (schema_q.c). docs/ops.md is the same in words. Bit i of a
+ * mask is arg i. */
 #include <string.h>
 
 #include "core/op/schema.h"
@@ -294,6 +295,28 @@ static const bs_op_schema schemas[] = {
      .outputs = 0x6u,
      .check = bs_op_check_topk,
      .link = bs_op_link_topk},
+    {.name = "matmul_q",
+     .roles = "x:BK:t bias?:N:m residual?:BN:o y:BN:o",
+     .nargs = 4,
+     .required = 0x9u,
+     .activations = 0xdu,
+     .outputs = 0x8u,
+     .needs_weights = 1,
+     .ranks = {2, 1, 2, 2},
+     .check = bs_op_check_matmul_q,
+     .rate = bs_op_rate_matmul_q,
+     .packed_by = "matmul_q"},
+    {.name = "take_q",
+     .roles = "index:B:l out:BK:o",
+     .nargs = 2,
+     .required = 0x3u,
+     .activations = 0x3u,
+     .outputs = 0x2u,
+     .needs_weights = 1,
+     .ranks = {1, 2},
+     .check = bs_op_check_take_q,
+     .rate = bs_op_rate_take_q,
+     .packed_by = "matmul_q"},
 };
 
 _Static_assert(sizeof schemas / sizeof schemas[0] == BS_CORE_OPS, "an op has a row here and one in names.h");

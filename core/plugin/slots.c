@@ -103,7 +103,8 @@ static int needed(const bs_slot *slot, const void *vtable) {
   switch (slot->when) {
     case BS_SLOT_MATMUL: {
       const char *op = ((const bs_op_impl *)vtable)->op;
-      return op != NULL && (strcmp(op, "matmul") == 0 || strcmp(op, "matmul24") == 0);
+      const int packs = op != NULL && strncmp(op, "matmul", 6) == 0;
+      return packs && (op[6] == '\0' || strcmp(op + 6, "24") == 0 || strcmp(op + 6, "_q") == 0);
     }
     case BS_SLOT_ASYNC:
       return (((const bs_backend *)vtable)->flags & BS_BACKEND_SYNC) == 0;

@@ -34,14 +34,17 @@ static uint32_t attention(hf_build *b, const gpt2 *g, const char *prefix, uint32
   const uint32_t q = part(b, g, hf_name(b, prefix, ".q"), qkv, 0),
                  k = part(b, g, hf_name(b, prefix, ".k"), qkv, 1),
                  v = part(b, g, hf_name(b, prefix, ".v"), qkv, 2);
-  const uint32_t y = hf_attention(b, prefix, q, k, v, g->heads, width, scale);
+  const uint32_t keys = hf_remember(b, hf_name(b, prefix, ".cache_k"), k, g->heads, width),
+                 values = hf_remember(b, hf_name(b, prefix, ".cache_v"), v, g->heads, width);
+  const hf_attend how = {.scale = scale, .filled = b->filled};
+  const uint32_t y = hf_attention(b, prefix, q, keys, values, &how);
   return hf_linear(b, hf_name(b, prefix, ".c_proj"), hf_unheads(b, prefix, y, g->heads, width), g->width,
                    g->width, 1);
 }
 
 static uint32_t mlp(hf_build *b, const gpt2 *g, const char *prefix, uint32_t x) {
   const uint32_t up = hf_linear(b, hf_name(b, prefix, ".c_fc"), x, g->width, g->inner, 1);
-  const uint32_t active = hf_activation(b, "activation_function", hf_name(b, prefix, ".act"), up);
+  const uint32_t active = hf_activation(b, "activation_function", NULL, hf_name(b, prefix, ".act"), up);
   return hf_linear(b, hf_name(b, prefix, ".c_proj"), active, g->inner, g->width, 1);
 }
 
@@ -77,5 +80,5 @@ void hf_gpt2(hf_build *b, int64_t asked) {
   x = layer_norm(b, &g, hf_name(b, g.prefix, "ln_f"), x);
   const int tied = hf_bool(b, "tie_word_embeddings", 1);
   if (tied) hf_weights_use(b->weights, "lm_head.weight"); /* a copy of the embeddings */
-  hf_end(b, x, tied ? wte : hf_weight(b, "lm_head.weight", 2, table), words);
+  hf_end(b, x, tied ? wte : hf_weight(b, "lm_head.weight", 2, table), words, 0);
 }

@@ -8,15 +8,17 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "graph/import/gguf.h"
 #include "graph/import/import.h"
 
-enum { OPSET = 24 };
+enum { OPSET = 25 }; /* the first whose Attention has windows */
 
 static const struct {
   const char *type;
   void (*build)(hf_build *b, int64_t asked);
-} builders[] = {
-    {"gpt2", hf_gpt2}, {"llama", hf_llama}, {"mistral", hf_llama}, {"qwen2", hf_llama}, {"qwen3", hf_llama}};
+} builders[] = {{"gpt2", hf_gpt2},     {"llama", hf_llama},    {"mistral", hf_llama}, {"qwen2", hf_llama},
+                {"qwen3", hf_llama},   {"phi3", hf_llama},     {"olmo2", hf_llama},   {"gemma2", hf_llama},
+                {"mixtral", hf_llama}, {"qwen3_moe", hf_llama}};
 
 static void close_weights(void *weights) {
   hf_weights_close(weights);
@@ -35,7 +37,9 @@ static void build_model(hf_build *b, const char *folder, int64_t asked) {
       builders[i].build(b, asked);
       return;
     }
-  hf_refuse(b, "model_type", "known: gpt2 llama mistral qwen2 qwen3; others are read as .onnx");
+  hf_refuse(
+      b, "model_type",
+      "known: gpt2 llama mistral qwen2 qwen3 phi3 olmo2 gemma2 mixtral qwen3_moe; others are read as .onnx");
 }
 
 /* Tensors that files of old programs hold and that no model needs: tables that are computed. */
@@ -47,7 +51,7 @@ static int is_computed(const char *name) {
   return 0;
 }
 
-/* Sets the model's warning: the tensors of the folder that are not read, and a quantization_config. */
+/* Sets the model's warning: the tensors of the folder that are not read, a quantization_config, the note. */
 static void warn(hf_build *b) {
   enum { SHOWN = 4 };
   const hf_weights *w = b->weights;
@@ -68,16 +72,16 @@ static void warn(hf_build *b) {
                           unread == 1 ? "" : "s", unread == 1 ? "is" : "are", text,
                           unread > SHOWN ? ", .." : "");
   if (hf_has_key(b, "quantization_config"))
-    snprintf(line + at, sizeof line - at, "%squantization_config of config.json is not applied",
-             at > 0 ? "; " : "");
+    at += (size_t)snprintf(line + at, sizeof line - at, "%squantization_config of config.json is not applied",
+                           at > 0 ? "; " : "");
+  if (b->note != NULL) snprintf(line + at, sizeof line - at, "%s%s", at > 0 ? "; " : "", b->note);
   b->model->warning = gmodel_copy_text(b->model, line, strlen(line));
   if (b->model->warning == NULL)
     b->rc = bs_error_set(b->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
 }
 
-/* The model of the weights, which it takes over, also when it fails. */
-static int32_t import_weights(const char *folder, json_t *config, hf_weights *weights,
-                              const bs_graph_options *options, gmodel **out_model, bs_error *err) {
+int32_t hf_import(const char *path, json_t *config, hf_weights *weights, const bs_graph_options *options,
+                  gmodel **out_model, bs_error *err) {
   gmodel *model = NULL;
   int32_t rc = gmodel_new(OPSET, &model, err);
   if (rc != BS_OK) {
@@ -89,8 +93,11 @@ static int32_t import_weights(const char *folder, json_t *config, hf_weights *we
   if (rc == BS_OK) {
     hf_build b = {
         .model = model, .weights = weights, .config = config, .layers = options->layers, .err = err};
-    snprintf(b.config_path, sizeof b.config_path, "%.140s/config.json", folder);
-    build_model(&b, folder, options->cache_tokens);
+    snprintf(b.config_path, sizeof b.config_path, weights->gguf != NULL ? "%.140s" : "%.140s/config.json",
+             path);
+    b.slots = options->slots;
+    if (weights->gguf != NULL) gguf_settings(&b);
+    build_model(&b, path, options->cache_tokens);
     if (options->layers == 0) warn(&b);
     rc = b.rc;
   }
@@ -109,14 +116,14 @@ int32_t import_folder(const char *path, const bs_graph_options *options, gmodel 
   json_t *config = hf_json(path, "config.json", err);
   if (config == NULL) {
     if (err != NULL && err->hint[0] == '\0')
-      bs_error_hint(err, "a model is a file .onnx, or a folder with config.json and safetensors");
+      bs_error_hint(err, "a model is a file .onnx or .gguf, or a folder with config.json and safetensors");
     return err != NULL && err->code != BS_OK ? err->code : BS_INPUT;
   }
   hf_weights *weights = calloc(1, sizeof *weights);
   int32_t rc = weights == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model")
                                : hf_weights_open(path, weights, err);
   if (rc == BS_OK)
-    rc = import_weights(path, config, weights, &o, out_model, err);
+    rc = hf_import(path, config, weights, &o, out_model, err);
   else
     free(weights);
   json_decref(config);

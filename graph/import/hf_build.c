@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "graph/import/hf.h"
+#include "graph/import/gguf.h"
 
 bs_attr hf_attr_int(const char *name, int64_t value) {
   return (bs_attr){.struct_size = (uint32_t)sizeof(bs_attr), .type = BS_ATTR_INT, .name = name, .i = value};
@@ -94,8 +94,9 @@ static void bad_shape(hf_build *b, const bs_st_tensor *t, uint32_t rank, const i
     s += (size_t)snprintf(seen + s, sizeof seen - s, "%s%" PRId64, i > 0 ? "," : "", t->dims[i]);
   for (uint32_t i = 0; i < rank; i++)
     w += (size_t)snprintf(want + w, sizeof want - w, "%s%" PRId64, i > 0 ? "," : "", dims[i]);
-  b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-SHAPE",
-                       "tensor '%.200s' has the shape [%s]; config.json asks for [%s]", t->name, seen, want);
+  b->rc =
+      bs_error_set(b->err, BS_INPUT, "BS-HF-SHAPE", "tensor '%.200s' has the shape [%s]; %s [%s]", t->name,
+                   seen, b->weights->gguf != NULL ? "the keys ask for" : "config.json asks for", want);
 }
 
 static int is_float(uint32_t dtype) {
@@ -109,48 +110,104 @@ static int64_t onnx_number(uint32_t dtype) {
   return 0;
 }
 
+static uint32_t cast(hf_build *b, const char *name, uint32_t x, uint32_t from, uint32_t to) {
+  const bs_attr number = hf_attr_int("to", onnx_number(to));
+  return from == to ? x : hf_op(b, "Cast", name, &x, 1, &number, 1);
+}
+
 uint32_t hf_cast(hf_build *b, const char *name, uint32_t x, uint32_t dtype) {
-  const bs_attr to = hf_attr_int("to", onnx_number(b->dtype));
-  return dtype == b->dtype ? x : hf_op(b, "Cast", name, &x, 1, &to, 1);
+  return cast(b, name, x, dtype, b->dtype);
+}
+
+uint32_t hf_wide(const hf_build *b) {
+  return b->dtype == BS_F16 || b->dtype == BS_BF16 ? BS_F32 : b->dtype;
+}
+
+uint32_t hf_widen(hf_build *b, const char *name, uint32_t x) {
+  return cast(b, name, x, b->dtype, hf_wide(b));
+}
+
+uint32_t hf_number(hf_build *b, double value, uint32_t dtype) {
+  const float number = (float)value;
+  uint32_t out = GMODEL_NONE;
+  if (b->rc == BS_OK)
+    b->rc = gmodel_constant(b->model, "", BS_F32, 0, NULL, &number, sizeof number, 1, &out, b->err);
+  return cast(b, "", out, BS_F32, dtype);
+}
+
+uint32_t hf_soft_cap(hf_build *b, const char *name, uint32_t x, double cap) {
+  if (cap == 0) return x;
+  const uint32_t most = hf_number(b, cap, b->dtype);
+  return hf_op2(b, "Mul", name, hf_op1(b, "Tanh", name, hf_op2(b, "Div", name, x, most)), most);
 }
 
 static const char quantized[] =
     "config.json has quantization_config: quantised weights are not read, take the original ones";
 
-uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
-  uint32_t out = GMODEL_NONE;
-  if (b->rc != BS_OK) return GMODEL_NONE;
+/* The tensor, checked and marked as read; NULL: b->rc tells. dtype 0: of GGUF, not a float. */
+static const bs_st_tensor *checked(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
+  if (b->rc != BS_OK) return NULL;
   const bs_st_tensor *t = hf_weights_find(b->weights, name);
   if (t == NULL) {
-    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-TENSOR", "no file has the tensor '%.200s'", name);
+    char own[GGUF_NAME];
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-TENSOR", "no file has the tensor '%.200s'",
+                         hf_weights_name(b->weights, name, own));
     if (hf_has_key(b, "quantization_config")) bs_error_hint(b->err, "%s", quantized);
-    return GMODEL_NONE;
+    return NULL;
   }
   hf_weights_use(b->weights, name);
-  if (!is_float(t->dtype)) {
+  if (!is_float(t->dtype) && !(t->dtype == 0 && b->weights->gguf != NULL)) {
     b->rc =
         bs_error_set(b->err, BS_INPUT, "BS-HF-DTYPE", "tensor '%.200s' has the dtype %s", name, t->type_name);
     bs_error_hint(b->err, "%s",
                   hf_has_key(b, "quantization_config") ? quantized : "dtypes of weights: F64 F32 F16 BF16");
-    return GMODEL_NONE;
+    return NULL;
   }
-  if (t->rank != rank || memcmp(t->dims, dims, rank * sizeof *dims) != 0) {
-    bad_shape(b, t, rank, dims);
-    return GMODEL_NONE;
-  }
+  if (t->rank == rank && memcmp(t->dims, dims, rank * sizeof *dims) == 0) return t;
+  bad_shape(b, t, rank, dims);
+  return NULL;
+}
+
+uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
+  uint32_t out = GMODEL_NONE;
+  const bs_st_tensor *t = checked(b, name, rank, dims);
+  if (t == NULL) return GMODEL_NONE;
+  if (t->dtype == 0) return gguf_constant(b, name, t);
   b->rc = gmodel_constant(b->model, name, t->dtype, rank, t->dims, t->data, t->bytes, 0, &out, b->err);
   if (b->dtype == 0) b->dtype = t->dtype; /* the embeddings come first */
   return hf_cast(b, name, out, t->dtype);
 }
 
+uint32_t hf_weight_rows(hf_build *b, const char *name, const char *part, uint32_t rank, const int64_t *dims,
+                        int64_t first, int64_t rows) {
+  uint32_t out = GMODEL_NONE;
+  const bs_st_tensor *t = checked(b, name, rank, dims);
+  if (t != NULL && t->dtype == 0)
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-GGUF-TYPE", "rows of '%.200s' in %s are not built", t->name,
+                         t->type_name);
+  if (b->rc != BS_OK) return GMODEL_NONE;
+  const int64_t shape[2] = {rows, dims[rank - 1]};
+  const uint64_t row = (uint64_t)dims[rank - 1] * BS_DTYPE_BYTES(t->dtype);
+  name = hf_name(b, name, part);
+  if (b->rc == BS_OK)
+    b->rc = gmodel_constant(b->model, name, t->dtype, 2, shape, (const char *)t->data + (uint64_t)first * row,
+                            (uint64_t)rows * row, 0, &out, b->err);
+  return hf_cast(b, name, out, t->dtype);
+}
+
+uint32_t hf_gemm(hf_build *b, const char *name, uint32_t x, uint32_t weight, uint32_t bias, int turned) {
+  const uint32_t in[3] = {x, weight, bias};
+  const bs_attr attr = hf_attr_int("transB", !turned);
+  return hf_op(b, "Gemm", name, in, bias != GMODEL_NONE ? 3 : 2, &attr, 1);
+}
+
 uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned) {
+  turned = turned && !b->straight;
   const int64_t dims[2] = {turned ? inputs : outputs, turned ? outputs : inputs};
   const char *bias = hf_name(b, prefix, ".bias");
   const int has_bias = b->rc == BS_OK && hf_has_weight(b, bias);
-  const uint32_t in[3] = {x, hf_weight(b, hf_name(b, prefix, ".weight"), 2, dims),
-                          has_bias ? hf_weight(b, bias, 1, &outputs) : GMODEL_NONE};
-  const bs_attr attr = hf_attr_int("transB", !turned);
-  return hf_op(b, "Gemm", prefix, in, has_bias ? 3 : 2, &attr, 1);
+  const uint32_t weight = hf_weight(b, hf_name(b, prefix, ".weight"), 2, dims);
+  return hf_gemm(b, prefix, x, weight, has_bias ? hf_weight(b, bias, 1, &outputs) : GMODEL_NONE, turned);
 }
 
 /* ---- attention -------------------------------------------------------------------------------- */
@@ -163,7 +220,11 @@ static uint32_t swap_heads(hf_build *b, const char *name, uint32_t x) {
 
 uint32_t hf_heads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width) {
   const int64_t dims[4] = {1, -1, heads, width};
-  return swap_heads(b, name, hf_reshape(b, name, x, 4, dims));
+  if (b->slots == 0) return swap_heads(b, name, hf_reshape(b, name, x, 4, dims));
+  const uint32_t parts[2] = {b->shape, hf_ints(b, dims + 2, 2)};
+  const bs_attr axis = hf_attr_int("axis", 0);
+  const uint32_t shape = hf_op(b, "Concat", name, parts, 2, &axis, 1);
+  return swap_heads(b, name, hf_op2(b, "Reshape", name, x, shape));
 }
 
 uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width) {
@@ -171,36 +232,35 @@ uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, in
   return hf_reshape(b, name, swap_heads(b, name, x), 2, dims);
 }
 
-/* The cache of keys or values, with `now` written after its earlier tokens. */
-static uint32_t remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
+uint32_t hf_remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
   const int64_t dims[4] = {1, groups, b->cache, width};
-  uint32_t state = GMODEL_NONE, length = GMODEL_NONE;
+  uint32_t state = GMODEL_NONE;
   if (b->rc == BS_OK) b->rc = gmodel_state(b->model, name, b->dtype, 4, dims, &state, b->err);
-  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &length, b->err);
-  const uint32_t in[3] = {state, now, length};
+  const uint32_t in[3] = {state, now, b->before};
   const bs_attr axis = hf_attr_int("axis", 2);
   const uint32_t next = hf_op(b, "TensorScatter", name, in, 3, &axis, 1);
   if (b->rc == BS_OK) b->rc = gmodel_state_next(b->model, state, next, b->err);
   return next;
 }
 
-uint32_t hf_attention(hf_build *b, const char *prefix, uint32_t q, uint32_t k, uint32_t v, int64_t groups,
-                      int64_t width, double scale) {
-  const uint32_t keys = remember(b, hf_name(b, prefix, ".cache_k"), k, groups, width);
-  const uint32_t values = remember(b, hf_name(b, prefix, ".cache_v"), v, groups, width);
-  const uint32_t in[7] = {q, keys, values, GMODEL_NONE, GMODEL_NONE, GMODEL_NONE, b->filled};
-  const bs_attr attrs[2] = {hf_attr_int("is_causal", 1), hf_attr_float("scale", scale)};
-  return hf_op(b, "Attention", prefix, in, 7, attrs, 2);
+uint32_t hf_attention(hf_build *b, const char *name, uint32_t q, uint32_t keys, uint32_t values,
+                      const hf_attend *how) {
+  const uint32_t in[7] = {q, keys, values, GMODEL_NONE, GMODEL_NONE, GMODEL_NONE, how->filled};
+  bs_attr attrs[4] = {hf_attr_int("is_causal", 1), hf_attr_float("scale", how->scale)};
+  uint32_t n = 2;
+  if (how->window > 0) attrs[n++] = hf_attr_int("left_window_size", how->window - 1);
+  if (how->softcap > 0) attrs[n++] = hf_attr_float("softcap", how->softcap);
+  return hf_op(b, "Attention", name, in, 7, attrs, n);
 }
 
-uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t x) {
+uint32_t hf_activation(hf_build *b, const char *key, const char *usual, const char *name, uint32_t x) {
   static const struct {
     const char *name, *op, *approximate;
   } known[] = {
       {"gelu", "Gelu", "none"},      {"gelu_new", "Gelu", "tanh"}, {"gelu_pytorch_tanh", "Gelu", "tanh"},
       {"gelu_fast", "Gelu", "tanh"}, {"relu", "Relu", NULL},       {"silu", "Swish", NULL},
       {"swish", "Swish", NULL},      {"tanh", "Tanh", NULL}};
-  const char *asked = hf_text(b, key, NULL);
+  const char *asked = hf_text(b, key, usual);
   for (size_t i = 0; b->rc == BS_OK && i < sizeof known / sizeof *known; i++) {
     if (strcmp(asked, known[i].name) != 0) continue;
     const bs_attr how = hf_attr_text("approximate", known[i].approximate);
@@ -212,11 +272,32 @@ uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t 
 
 /* ---- ports ------------------------------------------------------------------------------------ */
 
-void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
-  static const int64_t flat = -1, dims[2] = {1, -1}, none = 0;
+/* The inputs of a model with slots: ids, lengths, rows. Returns the ids. */
+static uint32_t slot_inputs(hf_build *b) {
+  static const int64_t dims[2] = {-1, -1};
+  static const char *const symbols[2] = {"batch", "sequence"}, *const rows[1] = {"rows"};
+  uint32_t ids = GMODEL_NONE;
+  b->rc = gmodel_slots(b->model, b->slots, b->cache, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_input(b->model, "input_ids", BS_I64, 2, dims, symbols, &ids, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_input(b->model, "lengths", BS_I64, 1, dims, symbols, &b->before, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_input(b->model, "rows", BS_I64, 1, dims, rows, &b->rows, b->err);
+  b->shape = hf_op1(b, "Shape", "shape", ids);
+  return ids;
+}
+
+static uint32_t one_input(hf_build *b) {
+  static const int64_t dims[2] = {1, -1};
   static const char *const symbols[2] = {NULL, "sequence"};
+  uint32_t ids = GMODEL_NONE;
+  b->rc = gmodel_input(b->model, "input_ids", BS_I64, 2, dims, symbols, &ids, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_cache(b->model, ids, 1, b->cache, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &b->before, b->err);
+  return ids;
+}
+
+void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
+  static const int64_t flat = -1, none = 0, one = 1;
   const bs_attr shape[2] = {hf_attr_int("start", 1), hf_attr_int("end", 2)};
-  uint32_t input = GMODEL_NONE, length = GMODEL_NONE;
   if (b->rc != BS_OK) return;
   if (asked > positions) {
     b->rc =
@@ -226,21 +307,28 @@ void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
     return;
   }
   b->cache = asked > 0 ? asked : positions;
-  b->rc = gmodel_input(b->model, "input_ids", BS_I64, 2, dims, symbols, &input, b->err);
-  if (b->rc == BS_OK) b->rc = gmodel_cache(b->model, input, 1, b->cache, b->err);
-  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &length, b->err);
+  const uint32_t input = b->slots > 0 ? slot_inputs(b) : one_input(b);
   b->ids = hf_reshape(b, "input_ids", input, 1, &flat);
   const uint32_t tokens = hf_op(b, "Shape", "tokens", &input, 1, shape, 2);
   const uint32_t range[3] = {hf_scalar(b, 0), hf_op2(b, "Squeeze", "tokens", tokens, hf_ints(b, &none, 1)),
                              hf_scalar(b, 1)};
-  b->positions = hf_op2(b, "Add", "positions", hf_op(b, "Range", "positions", range, 3, NULL, 0), length);
-  b->filled = hf_op2(b, "Add", "cache_filled", length, tokens);
+  const uint32_t count = hf_op(b, "Range", "positions", range, 3, NULL, 0);
+  if (b->slots > 0) {
+    b->places = hf_op2(b, "Add", "position_ids", count,
+                       hf_op2(b, "Unsqueeze", "lengths", b->before, hf_ints(b, &one, 1)));
+    b->positions = hf_reshape(b, "positions", b->places, 1, &flat);
+  } else {
+    b->positions = hf_op2(b, "Add", "positions", count, b->before);
+  }
+  b->filled = hf_op2(b, "Add", "cache_filled", b->before, tokens);
 }
 
-void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words) {
+void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words, double cap) {
   const int64_t dims[3] = {1, -1, words};
+  if (b->slots > 0) x = hf_op2(b, "Gather", "wanted", x, b->rows);
   const uint32_t in[2] = {x, head};
   const bs_attr turned = hf_attr_int("transB", 1);
-  const uint32_t logits = hf_reshape(b, "logits", hf_op(b, "Gemm", "lm_head", in, 2, &turned, 1), 3, dims);
+  const uint32_t all = hf_soft_cap(b, "logits_cap", hf_op(b, "Gemm", "lm_head", in, 2, &turned, 1), cap);
+  const uint32_t logits = b->slots > 0 ? all : hf_reshape(b, "logits", all, 3, dims);
   if (b->rc == BS_OK) b->rc = gmodel_output(b->model, "logits", logits, b->err);
 }

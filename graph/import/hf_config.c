@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "graph/import/hf.h"
+#include "graph/import/gguf.h"
 
 /* The value of a key or of "object.key"; NULL: absent or null. */
 static json_t *find(const hf_build *b, const char *key) {
@@ -29,13 +29,26 @@ int hf_has_key(const hf_build *b, const char *key) {
   return find(b, key) != NULL;
 }
 
-int hf_list_has(const hf_build *b, const char *key, const char *text) {
+/* Null counts as a value. */
+int hf_is_null(const hf_build *b, const char *key) {
+  return strchr(key, '.') == NULL && json_is_null(json_object_get(b->config, key));
+}
+
+int64_t hf_count(const hf_build *b, const char *key) {
+  const json_t *value = find(b, key);
+  if (json_is_array(value)) return (int64_t)json_array_size(value);
+  return json_is_object(value) ? (int64_t)json_object_size(value) : -1;
+}
+
+const char *hf_item(const hf_build *b, const char *key, int64_t i) {
+  return json_string_value(json_array_get(find(b, key), (size_t)i));
+}
+
+int hf_list_has_int(const hf_build *b, const char *key, int64_t number) {
   const json_t *list = find(b, key);
-  size_t i = 0;
-  if (!json_is_array(list)) return -1;
-  while (i < json_array_size(list)) {
-    const char *item = json_string_value(json_array_get(list, i++));
-    if (item != NULL && strcmp(item, text) == 0) return 1;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i);
+    if (json_is_integer(item) && json_integer_value(item) == number) return 1;
   }
   return 0;
 }
@@ -47,6 +60,8 @@ static void bad(hf_build *b, const char *key, const char *want) {
     free(text);
     return;
   }
+  char own[GGUF_NAME];
+  if (b->weights->gguf != NULL) key = gguf_key_name(b->weights->gguf, key, own);
   b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-CONFIG", "key '%s' is %.100s; %s", key,
                        text != NULL ? text : "not there", want);
   bs_error_where(b->err, "%s", b->config_path);
@@ -83,6 +98,32 @@ double hf_real(hf_build *b, const char *key, double otherwise) {
   if (number > 0 && isfinite(number)) return number;
   bad(b, key, "it must be a number above 0");
   return 1;
+}
+
+void hf_reals(hf_build *b, const char *key, int64_t count, float *out_numbers) {
+  char want[64];
+  const json_t *list = find(b, key);
+  int ok = json_is_array(list) && (int64_t)json_array_size(list) == count;
+  for (int64_t i = 0; ok && i < count; i++) {
+    out_numbers[i] = (float)json_number_value(json_array_get(list, (size_t)i));
+    ok = out_numbers[i] > 0 && isfinite(out_numbers[i]);
+  }
+  snprintf(want, sizeof want, "it must be a list of %" PRId64 " numbers above 0", count);
+  if (!ok) bad(b, key, want);
+}
+
+void hf_known_keys(hf_build *b, const char *object, const char *const *known) {
+  json_t *all = find(b, object);
+  if (!json_is_object(all)) bad(b, object, "it must be an object");
+  for (void *at = json_object_iter(all); at != NULL; at = json_object_iter_next(all, at)) {
+    const char *key = json_object_iter_key(at);
+    char name[160];
+    size_t i = 0;
+    while (known[i] != NULL && strcmp(known[i], key) != 0) i++;
+    if (known[i] != NULL || json_is_null(json_object_iter_value(at))) continue;
+    snprintf(name, sizeof name, "%.40s.%.100s", object, key);
+    bad(b, name, "a key that is not known");
+  }
 }
 
 int hf_bool(hf_build *b, const char *key, int otherwise) {

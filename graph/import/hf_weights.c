@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "formats/map.h"
+#include "graph/import/gguf.h"
 #include "graph/import/hf.h"
 
 enum { MAX_JSON = 16 << 20, MAX_FILES = 4096 };
@@ -164,6 +165,7 @@ int32_t hf_weights_open(const char *folder, hf_weights *w, bs_error *err) {
 }
 
 int32_t hf_weights_unchanged(const hf_weights *w, bs_error *err) {
+  if (w->gguf != NULL) return gguf_weights_unchanged(w->gguf, err);
   for (uint32_t i = 0; i < w->n_files; i++) {
     const int32_t rc = bs_map_unchanged(&w->files[i].st.map, w->files[i].path, err);
     if (rc != BS_OK) return rc;
@@ -176,6 +178,7 @@ void hf_weights_close(hf_weights *w) {
     bs_st_close(&w->files[i].st);
     free(w->files[i].path);
   }
+  if (w->gguf != NULL) gguf_weights_close(w->gguf);
   bs_names_free(&w->by_name);
   free(w->files);
   free(w->spans);
@@ -184,12 +187,22 @@ void hf_weights_close(hf_weights *w) {
   memset(w, 0, sizeof *w);
 }
 
+const char *hf_weights_name(const hf_weights *w, const char *name, char buffer[200]) {
+  return w->gguf != NULL ? gguf_tensor_name(w->gguf, name, buffer) : name;
+}
+
+static const uint32_t *place(const hf_weights *w, const char *name) {
+  char buffer[GGUF_NAME];
+  name = hf_weights_name(w, name, buffer);
+  return bs_names_find(&w->by_name, (bs_span){name, strlen(name)});
+}
+
 const bs_st_tensor *hf_weights_find(const hf_weights *w, const char *name) {
-  const uint32_t *found = bs_names_find(&w->by_name, (bs_span){name, strlen(name)});
+  const uint32_t *found = place(w, name);
   return found == NULL ? NULL : w->tensors[*found];
 }
 
 void hf_weights_use(const hf_weights *w, const char *name) {
-  const uint32_t *found = bs_names_find(&w->by_name, (bs_span){name, strlen(name)});
+  const uint32_t *found = place(w, name);
   if (found != NULL) w->read[*found] = 1;
 }

@@ -11,6 +11,8 @@
 int32_t import_onnx(const char *path, gmodel **out_model, bs_error *err);
 /* Imports a model from bytes in memory, which must outlive it. External data is refused. */
 int32_t import_onnx_bytes(const void *bytes, uint64_t size, gmodel **out_model, bs_error *err);
+/* A GGUF file; its weights stay in the map. */
+int32_t import_gguf(const char *path, const bs_graph_options *options, gmodel **out_model, bs_error *err);
 /* A folder with config.json and safetensors. */
 int32_t import_folder(const char *path, const bs_graph_options *options, gmodel **out_model, bs_error *err);
 #endif

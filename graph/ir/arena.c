@@ -58,6 +58,13 @@ char *arena_text(arena *a, const char *text, uint64_t bytes) {
   return copy;
 }
 
+int arena_has(const arena *a, const void *data) {
+  const uintptr_t at = (uintptr_t)data;
+  for (const struct arena_chunk *c = a->chunks; c != NULL; c = c->next)
+    if (at >= (uintptr_t)c->data && at < (uintptr_t)c->data + c->size) return 1;
+  return 0;
+}
+
 void arena_free(arena *a) {
   while (a->chunks != NULL) {
     struct arena_chunk *next = a->chunks->next;

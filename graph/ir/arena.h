@@ -15,6 +15,7 @@ typedef struct arena {
 void *arena_alloc(arena *a, uint64_t bytes, uint64_t align);
 /* A NUL-terminated copy of `bytes` bytes of a text. NULL: no memory. */
 char *arena_text(arena *a, const char *text, uint64_t bytes);
+int arena_has(const arena *a, const void *data);
 void arena_free(arena *a);
 
 /* Room for one more element of `size` bytes in *array, which holds n of *cap. 0: no memory, nothing changed.

@@ -8,6 +8,7 @@
 
 #include "core/base/text.h"
 #include "core/op/expr.h"
+#include "core/op/quant.h"
 #include "graph/ir/graph.h"
 #include "graph/ir/internal.h"
 #include "graph/ir/query.h"
@@ -44,8 +45,16 @@ static void put_ints(bs_text *t, const int64_t *ints, uint32_t n) {
   bs_text_append(t, "]", 1);
 }
 
-/* f32[1,128,768] */
+/* f32[1,128,768]; q4.g32[768,768] of a quantised constant */
 static void put_type(dump *d, const gvalue *v) {
+  if (v->flags & GV_QUANT) {
+    char form[BS_QUANT_TEXT];
+    bs_quant_text(&((const gquant *)v->data)->quant, form);
+    bs_text_printf(&d->text, "%s", form);
+    put_ints(&d->text, v->dims, v->rank);
+    bs_text_printf(&d->text, " %" PRIu64 " bytes", bs_quant_bytes(&((const gquant *)v->data)->quant));
+    return;
+  }
   bs_text_printf(&d->text, "%s", bs_dtype_name(v->dtype));
   put_ints(&d->text, v->dims, v->rank);
 }
@@ -155,6 +164,8 @@ static void put_node(dump *d, const gnode *n) {
   if (n->weight != GNONE) {
     bs_text_append(&d->text, "; ", 2);
     put_value(d, n->weight);
+    if (d->g->values[n->weight].scale != 0)
+      bs_text_printf(&d->text, " times %.9g", d->g->values[n->weight].scale);
   }
   bs_text_append(&d->text, ")", 1);
   put_settings(d, n);

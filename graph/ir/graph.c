@@ -21,7 +21,7 @@ int32_t graph_new(graph **out_graph, bs_error *err) {
     free(g);
     return graph_no_memory(err);
   }
-  g->first = g->last = g->free_use = GNONE;
+  g->first = g->last = g->free_use = g->notes = GNONE;
   *out_graph = g;
   return BS_OK;
 }

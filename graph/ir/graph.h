@@ -30,11 +30,13 @@ typedef struct gvalue {
   uint32_t source;    /* model's value that a CONST or STATE came from; GNONE: computed here */
   int64_t dims[BS_MAX_DIMS], strides[BS_MAX_DIMS]; /* strides in elements, filled in, never negative */
   int64_t offset;                                  /* VIEW: first element, counted from the root's first */
-  const void *data;                                /* CONST: elements of the root, aligned or not */
+  double scale;     /* VIEW, the weight of a matmul: its elements are these times it; 0: as they are */
+  const void *data; /* CONST: elements of the root, aligned or not */
 } gvalue;
 enum gvalue_flags {
   GV_OUTPUT = 1u << 0, /* a port or a state needs it at the end of the run */
   GV_JOINED = 1u << 2, /* CONST [N,K]: `data` is a gjoin, the rows of several constants; a weight only */
+  GV_QUANT = 1u << 3,  /* CONST f32 [N,K]: `data` is a gquant; the weight of matmul_q and take_q only */
   GV_LENGTH = 1u << 1  /* INPUT that the session fills: tokens in the cache before the run */
 };
 
@@ -43,6 +45,21 @@ enum { GJOIN_MAX = 4 };
 typedef struct gjoin {
   uint32_t n, parts[GJOIN_MAX];
 } gjoin;
+
+/* A constant that stays quantised. Its codes and scales lie where `quant.read` finds them: in the model's
+ * file, or it rounds floats of the model. Equal forms and keys mean equal contents, also in another graph of
+ * the model: a key is a pointer into the model's memory, or a hash of what the graph computed. */
+typedef struct gquant_key {
+  uint64_t at[4];
+} gquant_key;
+typedef struct gquant {
+  bs_quant quant; /* its ctx lives as long as the graph or the model */
+  gquant_key keys[GJOIN_MAX];
+  uint32_t n_keys;
+  uint32_t x_bytes; /* 1: its format asks for X in bytes */
+  const void *data; /* the codes in a mapped file, whose pages are given back when it is packed; NULL */
+  uint64_t bytes;
+} gquant;
 
 /* Kernel ops, in the order of their names in graph_op_name. */
 enum gop {
@@ -56,13 +73,15 @@ enum gop {
   GOP_TAKE = 7,
   GOP_PUT = 8,
   GOP_TOPK = 9,
-  GOP_COUNT_ = 10
+  GOP_MATMUL_Q = 10,
+  GOP_TAKE_Q = 11,
+  GOP_COUNT_ = 12
 };
 enum { GNODE_IN = 14, GNODE_OUT = 4 };
 
 /* in and out are the op's arguments in the order of op.h, GNONE where one is absent; attrs, numbers and
  * activation are those of its query. `weight` of a matmul is a constant [N,K] (a root or a view), not an
- * argument. */
+ * argument; that of matmul_q and take_q a root with GV_QUANT. */
 typedef struct gnode {
   uint16_t op; /* enum gop */
   uint8_t n_in, n_out;
@@ -126,8 +145,12 @@ typedef struct graph {
   uint32_t first, last; /* nodes */
   uint32_t n_live;      /* nodes in the list */
   uint32_t free_use;
+  uint32_t notes;       /* chain of gorigin: what the lowering has to say of constants; GNONE */
   struct gtexts *texts; /* interned texts, and the data of constants that were computed */
   uint64_t data_bytes;
+  uint32_t tokenwise;                                          /* bs_session_options.tokenwise */
+  int32_t (*ask)(void *user, const void *data, bs_error *err); /* NULL: the data of constants are there */
+  void *ask_user;
 } graph;
 
 int32_t graph_new(graph **out_graph, bs_error *err);
@@ -144,6 +167,10 @@ uint32_t graph_origin_join(graph *g, uint32_t a, uint32_t b);     /* both chains
 /* A root. data: of a CONST; it outlives the graph (the model's), or comes from graph_data. */
 int32_t graph_add_root(graph *g, uint32_t kind, uint32_t dtype, uint32_t rank, const int64_t *dims,
                        const void *data, const char *name, uint32_t *out_value, bs_error *err);
+/* A quantised constant [rows,cols] of these contents, whose struct is copied. */
+int32_t graph_add_quant(graph *g, const gquant *quant, const char *name, uint32_t *out_value, bs_error *err);
+/* The rows of n quantised constants of one form (but for their rows), one below the other. */
+int32_t graph_join_quants(graph *g, const uint32_t *values, uint32_t n, uint32_t *out_value, bs_error *err);
 /* A view of `base`, a root or a view. Strides and offset count in elements of the root, also where `base` is
  * a view. BS_INTERNAL when it reaches beyond the root. */
 int32_t graph_add_view(graph *g, uint32_t base, uint32_t dtype, uint32_t rank, const int64_t *dims,
@@ -176,22 +203,40 @@ uint32_t graph_sole_user(
     const graph *g,
     uint32_t value); /* the only node that reads it, or a view of it, and no port does; else GNONE */
 const char *graph_value_name(const graph *g, uint32_t value, char buffer[32]); /* its name, or "%12" */
+const gquant *graph_quant(const graph *g, uint32_t value); /* of its root; NULL: it is not quantised */
+/* 1: they can be joined. */
+int graph_quants_join(const gquant *a, const gquant *b);
+/* 1: an op that has a packed weight. */
+static inline int graph_is_packed(uint32_t op) {
+  return op == GOP_MATMUL || op == GOP_MATMUL_Q || op == GOP_TAKE_Q;
+}
+static inline int graph_is_product(uint32_t op) {
+  return op == GOP_MATMUL || op == GOP_MATMUL_Q;
+}
 /* Row-major strides of dims. */
 void graph_dense_strides(uint32_t rank, const int64_t *dims, int64_t *out_strides);
 /* Strides with which elements that lie as (rank, dims, strides) are seen as new_dims, in row-major order,
  * without a copy. 0: that is not possible. */
 int graph_reshape_strides(uint32_t rank, const int64_t *dims, const int64_t *strides, uint32_t new_rank,
                           const int64_t *new_dims, int64_t *out_strides);
-/* Copies the elements of a constant (root or view) in row-major order. BS_INTERNAL: not a constant. */
+/* The data of a constant (root or view) can be read from here on: what was computed may have given its bytes
+ * back, and is computed again. */
+int32_t graph_ask(const graph *g, uint32_t value, bs_error *err);
+int graph_owns(const graph *g, const void *data); /* it comes from graph_data of this graph */
+/* Copies the elements of a constant (root or view) in row-major order; of a quantised one (a root) the f32
+ * that they stand for. BS_INTERNAL: not a constant. */
 int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err);
 
 /* validate.c: references, order (nothing is read before it is written), shapes by each op's rule, bounds of
  * views, no overlapping writes. BS_INTERNAL names `when` ("after fuse_map") and the node. */
 int32_t graph_validate(const graph *g, const char *when, bs_error *err);
 
-/* widen.c: every float becomes f64, constants with their data: the reference of a graph. Steps of programs
- * that round to a dtype stay. */
-int32_t graph_widen(graph *g, bs_error *err);
+/* widen.c: every float becomes f64, constants with their data: the reference of a graph. Or bf16 and f16
+ * become f32, but for weights and for tables, whose rows are cast. Steps of programs that round to a dtype
+ * stay, and so do quantised constants. */
+int32_t graph_widen(graph *g, uint32_t to, bs_error *err);
+/* 1: floats of 16 bits, and no input of floats. */
+int graph_has_ids(const graph *g);
 
 /* dump.c: a line (or a JSON object) for each value and node, in an order that depends on the graph alone. */
 int32_t graph_dump(const graph *g, int json, void (*put)(void *user, const char *text), void *user,

@@ -14,4 +14,6 @@ struct gtexts {
 };
 
 int32_t graph_no_memory(bs_error *err);
+/* quant.c: the f32 that all elements stand for. */
+int32_t gquant_read(const bs_quant *quant, float *out, bs_error *err);
 #endif

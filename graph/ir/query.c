@@ -72,6 +72,15 @@ static void describe(const gvalue *v, bs_tensor_desc *out) {
   }
 }
 
+enum { TOKENWISE_QUERIES = 8 };
+
+/* Products of any number of tokens; attention of few queries, as a decoding step has them. */
+static uint32_t query_flags(const graph *g, const gnode *n) {
+  if (!g->tokenwise) return 0;
+  if (graph_is_product(n->op)) return BS_QUERY_TOKENWISE;
+  return n->op == GOP_ATTENTION && g->values[n->in[0]].dims[2] <= TOKENWISE_QUERIES ? BS_QUERY_TOKENWISE : 0;
+}
+
 void graph_query(const graph *g, const gnode *n, gquery *q) {
   uint32_t values[BS_MAX_OP_ARGS];
   memset(q, 0, sizeof *q);
@@ -86,10 +95,13 @@ void graph_query(const graph *g, const gnode *n, gquery *q) {
                            .op = graph_op_name(n->op),
                            .args = q->args,
                            .accumulate = n->accumulate,
-                           .activation = n->activation};
+                           .activation = n->activation,
+                           .flags = query_flags(g, n)};
   memcpy(q->query.attrs, n->attrs, sizeof q->query.attrs);
   memcpy(q->query.numbers, n->numbers, sizeof q->query.numbers);
   if (n->weight != GNONE) q->query.weight_dtype = g->values[n->weight].dtype;
+  const gquant *quant = n->weight != GNONE ? graph_quant(g, n->weight) : NULL;
+  if (quant != NULL) q->query.quant = &quant->quant;
   if (n->op == GOP_MAP) {
     gexpr_pack(&g->exprs[n->expr], q);
     q->query.expr = &q->expr;

@@ -54,6 +54,10 @@ void *graph_data(graph *g, uint64_t bytes) {
   return data;
 }
 
+int graph_owns(const graph *g, const void *data) {
+  return arena_has(&g->texts->arena, data);
+}
+
 uint32_t graph_origin(graph *g, const char *text, uint32_t next) {
   const uint32_t id = graph_text(g, text);
   if (id == GNONE || !ARRAY_GROW(g->origins, g->n_origins, g->cap_origins)) return GNONE;

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/op/dispatch.h"
+#include "core/op/quant.h"
 #include "graph/ir/graph.h"
 #include "graph/ir/internal.h"
 #include "graph/ir/query.h"
@@ -33,6 +34,17 @@ static int32_t wrong(const check *c, uint32_t node, const char *fmt, uint32_t va
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* Its form is one of tensor.h, and its shape that of the value. */
+static int32_t check_quant(const check *c, uint32_t i) {
+  const gvalue *v = &c->g->values[i];
+  const gquant *q = v->data;
+  if (v->kind != GV_CONST || q == NULL || v->dtype != BS_F32 || v->rank != 2 || v->dims[0] != q->quant.rows ||
+      v->dims[1] != q->quant.cols || q->quant.read == NULL || q->n_keys == 0 || q->n_keys > GJOIN_MAX ||
+      bs_quant_check(&q->quant, "weight", NULL) != BS_OK)
+    return wrong(c, GNONE, "quantised constant %s has another form or shape", i);
+  return BS_OK;
+}
+
 static int32_t check_value(const check *c, uint32_t i) {
   const gvalue *v = &c->g->values[i];
   if (v->kind == GV_FREE) return BS_OK;
@@ -50,6 +62,7 @@ static int32_t check_value(const check *c, uint32_t i) {
     if (v->offset != 0 || !graph_is_dense(v)) return wrong(c, GNONE, "root %s is not dense", i);
     if (v->kind == GV_CONST && v->data == NULL && graph_count(v) > 0)
       return wrong(c, GNONE, "constant %s has no data", i);
+    if (v->flags & GV_QUANT) return check_quant(c, i);
     return BS_OK;
   }
   if (v->dtype != root->dtype) return wrong(c, GNONE, "view %s has another dtype than its root", i);
@@ -68,6 +81,9 @@ static int32_t check_refs(const check *c, uint32_t node) {
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] != GNONE && (n->in[i] >= c->g->n_values || c->g->values[n->in[i]].kind == GV_FREE))
       return wrong(c, node, "it reads a value that does not exist", GNONE);
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (n->in[i] != GNONE && c->g->values[n->in[i]].scale != 0)
+      return wrong(c, node, "it reads %s, which is multiplied as a weight alone is", n->in[i]);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (n->out[i] == GNONE) continue;
     if (n->out[i] >= c->g->n_values) return wrong(c, node, "it writes a value that does not exist", GNONE);
@@ -77,9 +93,16 @@ static int32_t check_refs(const check *c, uint32_t node) {
       return wrong(c, node, "it writes %s, which is an input or a constant", n->out[i]);
     if (v->producer != node) return wrong(c, node, "it writes %s, which another node gives", n->out[i]);
   }
-  const int packed = n->op == GOP_MATMUL;
+  const int packed = graph_is_packed(n->op);
   if (packed != (n->weight != GNONE) || (packed && !graph_is_const(c->g, n->weight)))
     return wrong(c, node, "a product has no constant weight, or another op has one", GNONE);
+  if (packed && (graph_quant(c->g, n->weight) != NULL) != (n->op != GOP_MATMUL))
+    return wrong(c, node, "its weight %s is quantised, or should be", n->weight);
+  if (n->op != GOP_MATMUL && packed && c->g->values[n->weight].kind == GV_VIEW)
+    return wrong(c, node, "its weight %s is a view", n->weight);
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (n->in[i] != GNONE && graph_quant(c->g, n->in[i]) != NULL)
+      return wrong(c, node, "it reads %s, which is quantised", n->in[i]);
   if ((n->op == GOP_MAP) != (n->expr < c->g->n_exprs)) return wrong(c, node, "it has no program", GNONE);
   return BS_OK;
 }

@@ -3,13 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/ir/graph.h"
 #include "graph/ir/internal.h"
 
 const char *graph_op_name(uint32_t op) {
-  static const char *const names[GOP_COUNT_] = {"-",        "matmul", "map",  "normalize", "attention",
-                                                "contract", "reduce", "take", "put",       "topk"};
+  static const char *const names[GOP_COUNT_] = {"-",         "matmul",   "map",      "normalize",
+                                                "attention", "contract", "reduce",   "take",
+                                                "put",       "topk",     "matmul_q", "take_q"};
   return op < GOP_COUNT_ ? names[op] : "?";
 }
 
@@ -117,7 +119,11 @@ int graph_reshape_strides(uint32_t rank, const int64_t *dims, const int64_t *str
   return 1;
 }
 
-int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err) {
+int32_t graph_ask(const graph *g, uint32_t value, bs_error *err) {
+  return g->ask != NULL ? g->ask(g->ask_user, g->values[g->values[value].base].data, err) : BS_OK;
+}
+
+static int32_t read_elements(const graph *g, uint32_t value, void *out, bs_error *err) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
   if (root->kind != GV_CONST)
@@ -127,6 +133,11 @@ int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *er
   const unsigned char *data = root->data;
   unsigned char *to = out;
   if (count == 0) return BS_OK;
+  if (root->flags & GV_QUANT) {
+    if (v->kind == GV_VIEW)
+      return bs_error_set(err, BS_INTERNAL, "BS-GRAPH-CONST", "value %u is quantised", value);
+    return gquant_read(&((const gquant *)root->data)->quant, out, err);
+  }
   if (root->flags & GV_JOINED) {
     const gjoin *join = root->data;
     if (v->kind == GV_VIEW)
@@ -138,6 +149,8 @@ int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *er
     }
     return BS_OK;
   }
+  const int32_t asked = graph_ask(g, value, err);
+  if (asked != BS_OK) return asked;
   if (graph_is_dense(v)) {
     memcpy(to, data + (uint64_t)v->offset * size, (uint64_t)count * size);
     return BS_OK;
@@ -154,4 +167,13 @@ int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *er
     }
   }
   return BS_OK;
+}
+
+int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err) {
+  const gvalue *v = &g->values[value];
+  const int32_t rc = read_elements(g, value, out, err);
+  const int64_t count = rc == BS_OK && v->scale != 0 ? graph_count(v) : 0;
+  for (int64_t i = 0; i < count; i++)
+    bs_store_f64(v->dtype, out, i, v->scale * bs_load_f64(v->dtype, out, i));
+  return rc;
 }

@@ -324,6 +324,7 @@ static int32_t flex_attention(lower_ctx *c, const gmodel_node *node, bs_error *e
 
 const lower_rule lower_rules_attention[] = {{"Attention", 23, 0, attention, NULL},
                                             {"RotaryEmbedding", 23, 0, lower_rotary, NULL},
+                                            {"RotaryPairs", 1, 0, lower_rotary, "blockshock"},
                                             {"LinearAttention", 27, 0, lower_linear_attention, NULL},
                                             {"FlexAttention", 1, 0, flex_attention, "ai.onnx.preview"},
                                             {0}};

@@ -86,6 +86,23 @@ static uint32_t convert(build *b, uint32_t x, uint32_t dtype) {
   return build_map(b, &m, lower_map_step(&m, BS_EXPR_MIN, above, high, 0), dtype);
 }
 
+/* A quantised constant stays so in another float; of a float constant it is known what was cast. */
+static uint32_t cast_of(build *b, uint32_t x, uint32_t dtype) {
+  uint32_t y = GNONE;
+  if (b->rc != BS_OK) return GNONE;
+  const int quant = lower_is_quant(b->c, x);
+  if (quant && build_is_float(dtype)) {
+    b->rc = lower_quant_cast(b->c, x, dtype, &y, b->err);
+    return b->rc == BS_OK ? y : GNONE;
+  }
+  if (quant) b->rc = lower_wide(b->c, b->node, x, &x, b->err);
+  const int matrix = b->rc == BS_OK && build_rank(b, x) == 2 && lower_is_const(b->c, x) &&
+                     build_is_float(build_dtype(b, x)) && build_is_float(dtype) && build_dtype(b, x) != dtype;
+  y = b->rc == BS_OK ? convert(b, x, dtype) : GNONE;
+  if (matrix && y != GNONE) b->rc = lower_note_cast(b->c, y, x, b->err);
+  return b->rc == BS_OK ? y : GNONE;
+}
+
 static int32_t cast(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0);
@@ -93,7 +110,7 @@ static int32_t cast(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const uint32_t dtype = build_onnx_dtype(to);
   if (to < 1 || to > 31) return lower_bad(c, node, err, "its attribute 'to' is %lld, no type", (long long)to);
   if (dtype == 0) return lower_unsupported(c, node, 0, err, "a cast to the ONNX type %lld", (long long)to);
-  build_out(&b, 0, convert(&b, x, dtype));
+  build_out(&b, 0, cast_of(&b, x, dtype));
   return b.rc;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/lower/build.h"
+#include "graph/lower/rules.h"
 
 /* Gelu, BiasGelu (by erf), FastGelu (by tanh) and QuickGelu: of x, or of x and a bias. */
 static int32_t gelu(lower_ctx *c, const gmodel_node *node, bs_error *err) {
@@ -98,6 +99,8 @@ const lower_rule lower_rules_contrib[] = {
     {"QuickGelu", 1, 0, gelu, "com.microsoft"},
     {"FusedMatMul", 1, 0, fused_matmul, "com.microsoft"},
     {"FusedConv", 1, 0, fused_conv, "com.microsoft"},
+    {"GatherBlockQuantized", 1, 0, lower_gather_blocks, "com.microsoft"},
+    {"MatMulNBits", 1, 0, lower_matmul_nbits, "com.microsoft"},
     {"SkipLayerNormalization", 1, 0, skip_norm, "com.microsoft"},
     {"SkipSimplifiedLayerNormalization", 1, 0, skip_norm, "com.microsoft"},
     {0}};

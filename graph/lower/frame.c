@@ -69,9 +69,14 @@ int lower_wants(const gmodel_node *node, uint32_t i) {
   return i < node->n_out && node->out[i] != GMODEL_NONE;
 }
 
+static uint32_t input_of(const lower_ctx *c, uint32_t in) {
+  return in & LOWER_DIRECT ? in & ~LOWER_DIRECT : c->value_of[in];
+}
+
 uint32_t lower_in(const lower_ctx *c, const gmodel_node *node, uint32_t i) {
   if (!lower_has(node, i)) return GNONE;
-  return node->in[i] & LOWER_DIRECT ? node->in[i] & ~LOWER_DIRECT : c->value_of[node->in[i]];
+  const uint32_t value = input_of(c, node->in[i]);
+  return c->takes_quant || value == GNONE || !lower_is_quant(c, value) ? value : lower_known_wide(c, value);
 }
 
 int32_t lower_out(lower_ctx *c, const gmodel_node *node, uint32_t i, uint32_t value, bs_error *err) {
@@ -133,8 +138,9 @@ static int32_t given_value(lower_ctx *c, uint32_t model_value, bs_error *err) {
     if (rc != BS_OK) return rc;
   }
   uint32_t value;
-  const int32_t rc =
-      graph_add_root(c->g, kinds[v->kind], v->dtype, v->rank, dims, v->data, v->name, &value, err);
+  const int32_t rc = v->quant != NULL ? lower_quant_given(c, model_value, &value, err)
+                                      : graph_add_root(c->g, kinds[v->kind], v->dtype, v->rank, dims, v->data,
+                                                       v->name, &value, err);
   if (rc != BS_OK) return rc;
   c->g->values[value].source = model_value;
   if (v->kind == GMODEL_LENGTH) c->g->values[value].flags |= GV_LENGTH;
@@ -149,10 +155,12 @@ static int32_t ready_inputs(lower_ctx *c, const gmodel_node *node, int *out_read
   for (uint32_t i = 0; i < node->n_in; i++) {
     if (node->in[i] == GMODEL_NONE || (node->in[i] & LOWER_DIRECT)) continue;
     const gmodel_value *v = &c->model->values[node->in[i]];
-    if (c->value_of[node->in[i]] == GNONE && v->kind != GMODEL_COMPUTED) {
-      if (!bs_dtype_known(v->dtype))
-        return lower_unsupported(c, node, v->dtype, err,
-                                 "its input '%.64s' has a dtype that is not supported", v->name);
+    const int given = v->kind != GMODEL_COMPUTED;
+    if (given && !bs_dtype_known(v->dtype) &&
+        (v->kind != GMODEL_CONSTANT || !lower_takes_nibbles(node, v->dtype)))
+      return lower_unsupported(c, node, v->dtype, err, "its input '%.64s' has a dtype that is not supported",
+                               v->name);
+    if (given && c->value_of[node->in[i]] == GNONE) {
       const int32_t rc = given_value(c, node->in[i], err);
       if (rc != BS_OK) return rc;
     }
@@ -183,7 +191,10 @@ int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   if (!ready) return BS_UNSUPPORTED; /* a node that it needs was reported */
   const uint64_t issues = c->issues + c->not_judged;
   const uint32_t parts = c->n_parts;
-  rc = rule->run(c, node, err);
+  const int takes = c->takes_quant;
+  rc = lower_quant_inputs(c, node, err);
+  if (rc == BS_OK) rc = rule->run(c, node, err);
+  c->takes_quant = takes;
   lower_settle_parts(c, parts);
   if (rc == BS_OK)
     for (uint32_t i = 0; i < node->n_out && c->frame == NULL; i++)
@@ -299,6 +310,7 @@ int32_t lower_block(lower_ctx *c, const gmodel_node *node, uint32_t block, const
     const uint32_t v = b->outputs[i];
     if (c->value_of[v] == GNONE && c->model->values[v].kind != GMODEL_COMPUTED) rc = given_value(c, v, err);
     outs[i] = c->value_of[v];
+    if (rc == BS_OK && outs[i] != GNONE) rc = lower_wide(c, node, outs[i], &outs[i], err);
     if (rc == BS_OK && outs[i] == GNONE)
       rc = lower_bad(c, node, err, "output %u of its branch is not computed", i);
   }
@@ -346,13 +358,14 @@ static int32_t lower_outputs(lower_ctx *c, bs_error *err) {
   for (uint32_t i = 0; i < c->model->n_outputs; i++) {
     const gmodel_port *p = &c->model->outputs[i];
     int32_t rc = BS_OK;
-    if (c->value_of[p->value] == GNONE && c->model->values[p->value].kind != GMODEL_COMPUTED) {
-      if (!bs_dtype_known(c->model->values[p->value].dtype))
-        return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-DTYPE",
-                            "output '%.64s' has a dtype that is not supported", p->name);
-      rc = given_value(c, p->value, err);
-    }
+    const int given = c->model->values[p->value].kind != GMODEL_COMPUTED;
+    if (given && !bs_dtype_known(c->model->values[p->value].dtype))
+      return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-DTYPE",
+                          "output '%.64s' has a dtype that is not supported", p->name);
+    if (given && c->value_of[p->value] == GNONE) rc = given_value(c, p->value, err);
+    const gmodel_node port = {.op = "output", .domain = "", .name = p->name};
     uint32_t value = c->value_of[p->value];
+    if (rc == BS_OK) rc = lower_wide(c, &port, value, &value, err);
     c->origin = graph_origin(c->g, "output", GNONE);
     if (rc == BS_OK && !is_own_memory(c->g, value)) {
       const uint32_t from = value;
@@ -381,6 +394,9 @@ static int32_t lower_states(lower_ctx *c, bs_error *err) {
     if (next == GNONE)
       return bs_error_set(err, BS_INPUT, "BS-GRAPH-STATE",
                           "the next value of the state '%.64s' is not computed", v->name);
+    const gmodel_node port = {.op = "state", .domain = "", .name = v->name};
+    rc = lower_wide(c, &port, next, &next, err);
+    if (rc != BS_OK) return rc;
     if (c->g->values[next].base != state) {
       const gvalue s = c->g->values[state];
       uint32_t whole;
@@ -448,6 +464,7 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   free(c.sizes);
   free(c.guessed);
   free(c.parts);
+  free(c.quants);
   if (rc != BS_OK) {
     graph_free(c.g);
     return rc;

@@ -26,6 +26,17 @@ typedef struct lower_guard {
   struct lower_guard *up;
 } lower_guard;
 
+/* What the lowering knows of a quantised constant besides its gquant, or (codes.x GNONE) of a constant that
+ * was cast. */
+typedef struct lower_quant {
+  uint32_t value;    /* its root */
+  uint32_t from;     /* the constant that was cast; GNONE */
+  uint32_t wide;     /* its floats [N,K]; GNONE: not made yet */
+  uint32_t dtype;    /* of its floats */
+  int turned;        /* the rows are the columns of codes.x */
+  lower_codes codes; /* x GNONE: read by gquant */
+} lower_quant;
+
 struct lower_ctx {
   const gmodel *model;
   graph *g;
@@ -38,6 +49,9 @@ struct lower_ctx {
   lower_guard *guard; /* the innermost; NULL: all that is lowered counts */
   lower_part *parts;
   uint32_t n_parts, cap_parts;
+  lower_quant *quants;
+  uint32_t n_quants, cap_quants;
+  int takes_quant; /* the rule that runs takes quantised constants */
   uint32_t origin; /* of the node that is lowered */
   uint32_t depth;  /* of lower_call and lower_block */
   uint32_t rounds; /* of lower_block: loops are unrolled */
@@ -47,6 +61,21 @@ struct lower_ctx {
   uint64_t fold_limit; /* bytes that computed constants may take */
 };
 
+/* help_quant.c: a constant of the model that is quantised in its file. */
+int32_t lower_quant_given(lower_ctx *c, uint32_t model_value, uint32_t *out_value, bs_error *err);
+/* Before a rule runs: whether it takes quantised constants; the floats of those that it does not take. */
+int32_t lower_quant_inputs(lower_ctx *c, const gmodel_node *node, bs_error *err);
+/* 1: the rule takes constants of 4 bits, with which nothing computes. */
+int lower_takes_nibbles(const gmodel_node *node, uint32_t dtype);
+uint32_t lower_known_wide(const lower_ctx *c, uint32_t value); /* the floats; lower_quant_inputs made them */
+lower_quant *lower_quant_find(const lower_ctx *c, uint32_t root);
+/* quant_read.c: fills a form and its read for codes, or for floats [N,K] that are rounded by a scheme.
+ * *out_ok 0: no kernel op has this form. */
+int32_t lower_read_codes(lower_ctx *c, const lower_codes *codes, int turned, gquant *out_quant, int *out_ok,
+                         bs_error *err);
+int32_t lower_read_blocks(lower_ctx *c, const lower_blocks *blocks, gquant *out_quant, bs_error *err);
+int32_t lower_read_rounded(lower_ctx *c, uint32_t weight, const bs_quant *form, gquant *out_quant,
+                           bs_error *err);
 /* help_op.c: constants out of TEMPs whose parts were all computed since `from`. */
 void lower_settle_parts(lower_ctx *c, uint32_t from);
 /* branch.c: in a branch that may not be taken, an index that is 0 when it is not taken. kind as take's and

@@ -11,7 +11,7 @@
 /* ---- constants ------------------------------------------------------------------------------- */
 
 static int over_constants(const lower_ctx *c, const gnode *n) {
-  if (c->options->folder.run == NULL || n->op == GOP_MATMUL || c->ports) return 0;
+  if (c->options->folder.run == NULL || graph_is_packed(n->op) || c->ports) return 0;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] != GNONE && !graph_is_const(c->g, n->in[i])) return 0;
   return 1;

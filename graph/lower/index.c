@@ -23,11 +23,30 @@ static uint32_t one_place(build *b, uint32_t data, uint32_t index, uint32_t axis
   return at.rank == 1 ? part : build_squeeze(b, part, axis);
 }
 
+/* Rows of a quantised table; GNONE: it is none. */
+static uint32_t quant_rows(build *b, uint32_t data, uint32_t index) {
+  uint32_t quant = GNONE, y = GNONE;
+  if (b->rc != BS_OK || build_rank(b, data) != 2 || lower_is_const(b->c, index) ||
+      !build_is_float(build_dtype(b, data)))
+    return GNONE;
+  b->rc = lower_quant_weight(b->c, b->node, data, 1, &quant, b->err);
+  if (b->rc == BS_OK && quant != GNONE)
+    b->rc = lower_take_q(b->c, quant, index, lower_float_dtype(b->c, data), &y, b->err);
+  return b->rc == BS_OK ? y : GNONE;
+}
+
 static int32_t gather(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
-  const uint32_t data = build_in(&b, 0), index = build_in(&b, 1), rank = build_rank(&b, data);
-  const uint32_t axis = build_axis(&b, lower_int(node, "axis", 0), rank);
+  uint32_t data = build_in(&b, 0), index = build_in(&b, 1);
+  const uint32_t rank = build_rank(&b, data), axis = build_axis(&b, lower_int(node, "axis", 0), rank);
   check_index(&b, index);
+  const uint32_t rows = axis == 0 ? quant_rows(&b, data, index) : GNONE;
+  if (rows != GNONE) {
+    build_out(&b, 0, rows);
+    return b.rc;
+  }
+  if (b.rc == BS_OK) b.rc = lower_wide(c, node, data, &data, err);
+  if (b.rc == BS_OK) b.rc = lower_wide(c, node, index, &index, err);
   if (b.rc == BS_OK && rank + build_rank(&b, index) - 1 > BS_MAX_DIMS)
     build_refuse(&b, 0, "its output has more than 6 dims");
   const uint32_t view = one_place(&b, data, index, axis);

@@ -176,6 +176,59 @@ int32_t lower_put(lower_ctx *c, uint32_t kind, uint32_t reduction, uint32_t base
 int32_t lower_topk(lower_ctx *c, uint32_t x, uint32_t axis, int64_t k, int largest, uint32_t *out_values,
                    uint32_t *out_indices, bs_error *err);
 
+/* ---- quantised constants (help_quant.c, quant_read.c) ---------------------------------------- */
+/* MatMul, Gemm, Gather, Transpose, Cast, Identity and what is made of them get a quantised constant as it is;
+ * lower_in gives other rules its floats. A rule that cannot use one asks for the floats itself. */
+int lower_is_quant(const lower_ctx *c, uint32_t value);
+uint32_t lower_float_dtype(const lower_ctx *c, uint32_t value); /* lower_dtype, or that of its floats */
+/* The value, or the floats of a quantised one: `explain` says so. */
+int32_t lower_wide(lower_ctx *c, const gmodel_node *node, uint32_t value, uint32_t *out_value, bs_error *err);
+/* The quantised constant [N,K] that the value [N,K] is, or that bs_session_options.weights makes of it.
+ * table 1: for rows of it, not for a product. *out_quant GNONE: neither. */
+int32_t lower_quant_weight(lower_ctx *c, const gmodel_node *node, uint32_t value, int table,
+                           uint32_t *out_quant, bs_error *err);
+/* Its form; NULL where whole numbers of X are not asked for (activations float). */
+const bs_quant *lower_quant_form(const lower_ctx *c, uint32_t quant);
+/* The codes of a DequantizeLinear: x, scale, zero (GNONE: absent) are constants, of two dims each or scales
+ * of one. *out_value GNONE: no kernel op has this form. */
+typedef struct lower_codes {
+  uint32_t x, scale, zero;
+  int64_t axis, block; /* axis -1: one scale */
+  uint32_t dtype;      /* of the floats */
+} lower_codes;
+int32_t lower_floats_of(lower_ctx *c, const lower_codes *codes, uint32_t *out_value, bs_error *err);
+/* A constant of 4 bits as one of bytes; another value stays. */
+int32_t lower_unpacked(lower_ctx *c, uint32_t *io_value, bs_error *err);
+int32_t lower_quant_codes(lower_ctx *c, const lower_codes *codes, uint32_t *out_value, bs_error *err);
+/* Blocks of codes along the columns, a row after the other, as com.microsoft packs them: of constants without
+ * gaps. zero (GNONE: 2^(bits-1)) has codes of `bits` bits, of which a row fills whole bytes, or floats. */
+typedef struct lower_blocks {
+  uint32_t codes, scale, zero, bits;
+  int64_t rows, cols, block;
+  int64_t stride; /* codes of a row in memory */
+  int x_bytes;
+} lower_blocks;
+int32_t lower_quant_blocks(lower_ctx *c, const lower_blocks *blocks, uint32_t *out_value, bs_error *err);
+/* The scale of each row, and the sum of its codes less zero, of one that has a scale a row: f32 and i32 [N].
+ */
+int32_t lower_quant_sums(lower_ctx *c, uint32_t quant, uint32_t *out_scales, uint32_t *out_sums,
+                         bs_error *err);
+/* `value` is (codes.x - zero) scale: not a constant, with one scale. lower_is_dequantised: 1, and of what. */
+int32_t lower_note_dequantised(lower_ctx *c, uint32_t value, const lower_codes *codes, bs_error *err);
+int lower_is_dequantised(const lower_ctx *c, uint32_t value, lower_codes *out_codes);
+/* The same constant with floats of another dtype. */
+int32_t lower_quant_cast(lower_ctx *c, uint32_t value, uint32_t dtype, uint32_t *out_value, bs_error *err);
+/* `value` is the cast of the constant `from`. */
+int32_t lower_note_cast(lower_ctx *c, uint32_t value, uint32_t from, bs_error *err);
+/* Y = X W^T + bias: as lower_matmul; x of floats, or of i8 or u8 with dtype BS_I32. */
+int32_t lower_matmul_q(lower_ctx *c, uint32_t x, uint32_t quant, uint32_t bias, uint32_t dtype,
+                       uint32_t *out_y, bs_error *err);
+/* Rows of it at the places of an index of any rank. */
+int32_t lower_take_q(lower_ctx *c, uint32_t quant, uint32_t index, uint32_t dtype, uint32_t *out_y,
+                     bs_error *err);
+/* The list of bs_session_options.weights is well-formed; BS_CONFIG else. NULL is. */
+int32_t lower_weights_check(const char *list, bs_error *err);
+
 /* ---- composition ---------------------------------------------------------------------------- */
 /* Lowers another operator by its rule: inputs are values, attributes as a model's node has them,
  * outs[0..n_out) are filled. `node` is the node whose rule calls this. */
@@ -210,6 +263,8 @@ typedef struct lower_options {
   uint32_t n_dims;
   int64_t missing; /* the size of symbols that dims lacks; 0: a missing one is BS_CONFIG */
   lower_folder folder;
+  const char *weights; /* as bs_session_options has it */
+  uint32_t x_bytes;    /* X of quantised products: 0 as the model asks, 1 floats, 2 bytes */
   void (*issue)(void *user, const bs_graph_issue *issue); /* NULL: the first issue is the error */
   void *issue_user;
   /* A node that is wrong, but depends on a size that is `missing`: it and those that need it are left out.

@@ -84,21 +84,66 @@ static int32_t quantize_linear(lower_ctx *c, const gmodel_node *node, bs_error *
   return b.rc;
 }
 
-static int32_t dequantize_linear(lower_ctx *c, const gmodel_node *node, bs_error *err) {
-  build b = build_begin(c, node, err);
+/* (x - zero) scale of the node's inputs. */
+static uint32_t floats(build *b, const lower_codes *q) {
   lower_map m;
-  const uint32_t x = build_in(&b, 0), scale_in = build_in(&b, 1), zero_in = build_optional(&b, 2);
-  const int64_t axis = lower_int(node, "axis", 1), block = lower_int(node, "block_size", 0);
-  const int64_t asked = lower_int(node, "output_dtype", 0);
-  const uint32_t dtype = asked != 0 ? build_onnx_dtype(asked) : build_dtype(&b, scale_in);
-  if (!build_is_float(dtype) || !build_is_float(build_dtype(&b, scale_in)))
-    build_refuse(&b, dtype, "an output or scale of this dtype");
-  const uint32_t scale = spread(&b, scale_in, x, axis, block), zero = spread(&b, zero_in, x, axis, block);
-  if (b.rc != BS_OK) return b.rc;
-  lower_map_begin(&m, c, BS_F32);
+  uint32_t x = q->x, zero = q->zero;
+  if (b->rc == BS_OK) b->rc = lower_unpacked(b->c, &x, b->err);
+  if (b->rc == BS_OK && zero != GNONE) b->rc = lower_unpacked(b->c, &zero, b->err);
+  const uint32_t scale = spread(b, q->scale, x, q->axis, q->block);
+  zero = spread(b, zero, x, q->axis, q->block);
+  if (b->rc != BS_OK) return GNONE;
+  lower_map_begin(&m, b->c, BS_F32);
   uint8_t v = lower_map_in(&m, x);
   if (zero != GNONE) v = lower_map_step(&m, BS_EXPR_SUB, v, lower_map_in(&m, zero), 0);
-  build_out(&b, 0, build_map(&b, &m, lower_map_step(&m, BS_EXPR_MUL, v, lower_map_in(&m, scale), 0), dtype));
+  return build_map(b, &m, lower_map_step(&m, BS_EXPR_MUL, v, lower_map_in(&m, scale), 0), q->dtype);
+}
+
+int32_t lower_floats_of(lower_ctx *c, const lower_codes *codes, uint32_t *out_value, bs_error *err) {
+  const gmodel_node node = {.op = "DequantizeLinear", .domain = "", .name = "", .opset = 21};
+  build b = build_begin(c, &node, err);
+  *out_value = floats(&b, codes);
+  return b.rc;
+}
+
+/* A matrix of constants stays quantised. */
+static uint32_t stays(build *b, const lower_codes *q) {
+  uint32_t out = GNONE;
+  const build_shape scale = build_shape_of(b, q->scale);
+  lower_codes codes = *q;
+  if (b->rc != BS_OK || build_rank(b, q->x) != 2 || !lower_is_const(b->c, q->x) ||
+      !lower_is_const(b->c, q->scale) || (q->zero != GNONE && !lower_is_const(b->c, q->zero)))
+    return GNONE;
+  codes.axis = q->block == 0 && build_elements(&scale) == 1 && scale.rank <= 1
+                   ? -1
+                   : (int64_t)build_axis(b, q->axis, 2);
+  if (b->rc == BS_OK) b->rc = lower_quant_codes(b->c, &codes, &out, b->err);
+  return b->rc == BS_OK ? out : GNONE;
+}
+
+/* Activations of bytes with one constant scale: a product may take the bytes. */
+static void note_activations(build *b, const lower_codes *q, uint32_t y) {
+  double low, high;
+  const build_shape scale = build_shape_of(b, q->scale);
+  if (b->rc != BS_OK || q->block != 0 || build_elements(&scale) != 1 || lower_is_const(b->c, q->x) ||
+      !lower_is_const(b->c, q->scale) || !byte_range(build_dtype(b, q->x), &low, &high) ||
+      (q->zero != GNONE && !lower_is_const(b->c, q->zero)))
+    return;
+  b->rc = lower_note_dequantised(b->c, y, q, b->err);
+}
+
+static int32_t dequantize_linear(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  lower_codes q = {.x = build_in(&b, 0), .scale = build_in(&b, 1), .zero = build_optional(&b, 2)};
+  const int64_t asked = lower_int(node, "output_dtype", 0);
+  q.axis = lower_int(node, "axis", 1);
+  q.block = lower_int(node, "block_size", 0);
+  q.dtype = asked != 0 ? build_onnx_dtype(asked) : build_dtype(&b, q.scale);
+  if (!build_is_float(q.dtype) || !build_is_float(build_dtype(&b, q.scale)))
+    build_refuse(&b, q.dtype, "an output or scale of this dtype");
+  const uint32_t quant = stays(&b, &q), y = quant != GNONE ? quant : floats(&b, &q);
+  if (quant == GNONE) note_activations(&b, &q, y);
+  build_out(&b, 0, y);
   return b.rc;
 }
 
@@ -185,6 +230,16 @@ static uint32_t lowered(build *b, uint32_t value, int64_t less, uint32_t dtype) 
   return build_map(b, &m, lower_map_step(&m, BS_EXPR_SUB, v, lower_map_const_int(&m, less), 0), dtype);
 }
 
+/* A constant of n integers, all 0. */
+static int all_zero(build *b, uint32_t value, int64_t n) {
+  if (!lower_is_const(b->c, value) || n < 1 || n > 1 << 20) return 0;
+  int64_t *v = malloc((size_t)n * sizeof *v);
+  int is = v != NULL && build_read_ints(b, value, "the zero points", v, (uint32_t)n) == (uint32_t)n;
+  for (int64_t i = 0; is && i < n; i++) is = v[i] == 0;
+  free(v);
+  return is;
+}
+
 /* A zero point less `less` as i32; GNONE: it is known to be 0. An absent one is 0. */
 static uint32_t zero_of(build *b, uint32_t zero, int64_t less, int rows) {
   const build_shape scalar = {0}, own = build_shape_of(b, zero), column = {2, {own.dims[0], 1}};
@@ -192,10 +247,7 @@ static uint32_t zero_of(build *b, uint32_t zero, int64_t less, int rows) {
   if (zero == GNONE) return less == 0 ? GNONE : build_const(b, BS_I32, &scalar, &without);
   if (rows && own.rank == 1 && own.dims[0] > 1) zero = build_reshape(b, zero, &column);
   zero = lowered(b, zero, less, BS_I32);
-  int64_t v = 1;
-  if (b->rc == BS_OK && build_elements(&own) == 1 && lower_is_const(b->c, zero))
-    (void)build_read_ints(b, zero, "the zero point", &v, 1);
-  return v == 0 ? GNONE : zero;
+  return b->rc == BS_OK && all_zero(b, zero, build_elements(&own)) ? GNONE : zero;
 }
 
 /* The sums of a value along one axis, which stays with size 1. */

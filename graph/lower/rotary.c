@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * rotary.c - RotaryEmbedding: one `map` of both halves, written into the halves of the output. */
+ * rotary.c - RotaryEmbedding: one `map` of both halves, written into the halves of the output. RotaryPairs of
+ * the domain blockshock, which the reader of GGUF makes, takes interleaved pairs and gives halves. */
+#include <string.h>
+
 #include "graph/lower/rules.h"
 
 /* cos or sin for x [B,S,H,half]: [B,S,1,half], a row of the cache for each position where there are some. */
@@ -25,7 +28,8 @@ int32_t lower_rotary(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   lower_map m;
   const uint32_t whole = build_in(&b, 0), dtype = build_dtype(&b, whole);
   const build_shape shape = build_shape_of(&b, whole);
-  const int flat = shape.rank == 3, interleaved = lower_int(node, "interleaved", 0) != 0;
+  const int flat = shape.rank == 3, pairs = strcmp(node->op, "RotaryPairs") == 0;
+  const int interleaved = lower_int(node, "interleaved", 0) != 0;
   const int64_t heads = lower_int(node, "num_heads", 0);
   build_check(&b, flat || shape.rank == 4, "X must have 3 or 4 dims");
   build_check(&b, !flat || (heads > 0 && shape.dims[2] % heads == 0), "num_heads does not divide the width");
@@ -47,7 +51,8 @@ int32_t lower_rotary(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const uint32_t positions = build_optional(&b, 3);
   const uint32_t cosine = angles(&b, build_in(&b, 1), positions, half),
                  sine = angles(&b, build_in(&b, 2), positions, half);
-  const uint32_t x1 = half_of(&b, x, interleaved, 0, half), x2 = half_of(&b, x, interleaved, 1, half);
+  const uint32_t x1 = half_of(&b, x, interleaved || pairs, 0, half),
+                 x2 = half_of(&b, x, interleaved || pairs, 1, half);
   const uint32_t y1 = half_of(&b, y, interleaved, 0, half), y2 = half_of(&b, y, interleaved, 1, half);
   if (b.rc != BS_OK) return b.rc;
   lower_map_begin(&m, c, lower_compute(dtype));

@@ -6,5 +6,7 @@
 
 int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_linear_attention(lower_ctx *c, const gmodel_node *node, bs_error *err);
+int32_t lower_matmul_nbits(lower_ctx *c, const gmodel_node *node, bs_error *err);
+int32_t lower_gather_blocks(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_rotary(lower_ctx *c, const gmodel_node *node, bs_error *err);
 #endif

@@ -44,7 +44,8 @@ static int equal(const graph *g, uint32_t first, uint32_t second) {
   const gnode *a = &g->nodes[first], *b = &g->nodes[second];
   if (a->op != b->op || a->expr != b->expr || a->activation != b->activation ||
       a->accumulate != b->accumulate || memcmp(a->attrs, b->attrs, sizeof a->attrs) != 0 ||
-      !same_value(g, a->weight, b->weight))
+      !same_value(g, a->weight, b->weight) ||
+      (a->weight != GNONE && g->values[a->weight].scale != g->values[b->weight].scale))
     return 0;
   for (uint32_t i = 0; i < sizeof a->numbers / sizeof a->numbers[0]; i++)
     if (a->numbers[i] != b->numbers[i]) return 0;

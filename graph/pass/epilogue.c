@@ -118,7 +118,8 @@ static int32_t arguments(graph *g, const gnode *map, const roles *r, const int64
 
 static int32_t try_product(graph *g, uint32_t map_id, uint32_t slot, uint32_t *out_changes, bs_error *err) {
   const gnode map = g->nodes[map_id];
-  const uint32_t product_id = match_only(g, map.in[slot], GOP_MATMUL, map_id);
+  uint32_t product_id = match_only(g, map.in[slot], GOP_MATMUL, map_id);
+  if (product_id == GNONE) product_id = match_only(g, map.in[slot], GOP_MATMUL_Q, map_id);
   if (product_id == GNONE || match_slot(g, &map, g->values[map.in[slot]].base) != slot) return BS_OK;
   gnode product = g->nodes[product_id];
   const gvalue y = g->values[product.out[0]];

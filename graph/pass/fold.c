@@ -11,7 +11,7 @@
 
 static int foldable(const graph *g, const gnode *n) {
   uint64_t in = 0, out = 0;
-  if (n->op == GOP_MATMUL) return 0;
+  if (graph_is_packed(n->op)) return 0;
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (n->in[i] == GNONE) continue;
     if (!graph_is_const(g, n->in[i])) return 0;
@@ -37,17 +37,13 @@ static int32_t fold_node(graph *g, const gpass_ctx *ctx, uint32_t id, int *out_d
   const gnode *n = &g->nodes[id];
   void *data[GNODE_OUT] = {NULL};
   bs_error why = BS_ERROR_INIT;
-  for (uint32_t k = 0; k < n->n_out; k++) {
-    if (n->out[k] == GNONE) continue;
-    const gvalue *v = &g->values[n->out[k]];
-    gvalue *root = &g->values[v->base];
-    if (root->data == NULL) root->data = graph_data(g, graph_bytes(root));
-    if (root->data == NULL)
-      return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
-    data[k] = (unsigned char *)root->data + (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype);
-  }
   const int32_t rc = ctx->fold(ctx->fold_user, g, n, data, &why);
   *out_done = rc == BS_OK;
+  for (uint32_t k = 0; k < n->n_out && rc == BS_OK; k++) {
+    if (n->out[k] == GNONE) continue;
+    g->values[n->out[k]].data = data[k];
+    g->values[n->out[k]].kind = GV_CONST;
+  }
   if (rc == BS_OK || rc == BS_UNSUPPORTED || rc == BS_UNAVAILABLE || rc == BS_NOT_FOUND) return BS_OK;
   if (err != NULL) *err = why;
   return rc;
@@ -68,13 +64,6 @@ int32_t gpass_fold(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_err
                (g->values[n->out[k]].kind == GV_VIEW || open[g->values[n->out[k]].base] != 1);
     if (parts || !foldable(g, n)) continue;
     rc = fold_node(g, ctx, id, &done, err);
-    for (uint32_t k = 0; k < n->n_out && rc == BS_OK; k++) {
-      if (n->out[k] == GNONE) continue;
-      if (done)
-        g->values[n->out[k]].kind = GV_CONST;
-      else
-        g->values[n->out[k]].data = NULL;
-    }
     if (!done || rc != BS_OK) continue;
     graph_remove_node(g, id);
     ++*out_changes;

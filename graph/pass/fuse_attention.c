@@ -196,7 +196,7 @@ static void find_heads(const graph *g, pattern *io) {
   io->heads = of->rank > 2 ? of->dims[of->rank - 3u] : 1;
 }
 
-static int find_pattern(const graph *g, uint32_t id, pattern *out) {
+static int find_pattern(const graph *g, const gpass_ctx *ctx, uint32_t id, pattern *out) {
   const gnode *last = &g->nodes[id];
   *out = (pattern){id, GNONE, GNONE, GNONE, GNONE, GNONE, 1, 1, 1, 0};
   if (last->in[2] != GNONE || last->numbers[0] != 1 || last->activation != 0) return 0;
@@ -209,12 +209,23 @@ static int find_pattern(const graph *g, uint32_t id, pattern *out) {
     out->soft = match_only(g, g->nodes[guard].in[0], GOP_NORMALIZE, guard);
   }
   if (out->soft == GNONE || g->nodes[out->soft].attrs[0] != BS_NORMALIZE_SOFTMAX ||
-      g->nodes[out->soft].in[1] != GNONE || !find_scores(g, out))
+      g->nodes[out->soft].in[1] != GNONE)
     return 0;
+  if (!find_scores(g, out)) {
+    gpass_miss(ctx, id, "the softmax is not of a product alone, times a number, plus a mask");
+    return 0;
+  }
   const gnode *product = &g->nodes[out->scores];
-  if (product->in[2] != GNONE || product->activation != 0) return 0;
+  if (product->in[2] != GNONE || product->activation != 0) {
+    gpass_miss(ctx, id, "the product of Q and K has a bias or an activation");
+    return 0;
+  }
   out->scale *= product->numbers[0];
-  if (!are_rows(g, out)) return 0;
+  if (!are_rows(g, out)) {
+    gpass_miss(ctx, id,
+               "the rows of the scores are seen otherwise on their way, or rounded to a narrower dtype");
+    return 0;
+  }
   find_heads(g, out);
   return 1;
 }
@@ -282,12 +293,18 @@ static int fits(const graph *g, const pattern *p, const parts *o) {
          dense_last(g, o->k) && dense_last(g, o->v);
 }
 
-static int32_t try_attention(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
+static int32_t try_attention(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes,
+                             bs_error *err) {
   pattern p;
   parts o;
-  if (!find_pattern(g, id, &p)) return BS_OK;
+  if (!find_pattern(g, ctx, id, &p)) return BS_OK;
   const int32_t rc = operands(g, &p, &o, err);
-  if (rc != BS_OK || !fits(g, &p, &o)) return rc;
+  if (rc != BS_OK) return rc;
+  if (!fits(g, &p, &o)) {
+    gpass_miss(ctx, id,
+               "Q, K, V or the mask have gaps in their rows, other dtypes or another number of heads");
+    return BS_OK;
+  }
   gnode n = match_node(GOP_ATTENTION, 6, 2);
   n.in[0] = o.q;
   n.in[1] = o.k;
@@ -306,7 +323,7 @@ int32_t gpass_fuse_attention(graph *g, const gpass_ctx *ctx, uint32_t *out_chang
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
     if (g->nodes[id].op != GOP_CONTRACT) continue;
-    const int32_t rc = try_attention(g, id, out_changes, err);
+    const int32_t rc = try_attention(g, ctx, id, out_changes, err);
     if (rc != BS_OK) return rc;
   }
   uint32_t dead = 0;

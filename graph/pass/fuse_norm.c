@@ -21,6 +21,24 @@ static uint32_t row_fold(const graph *g, uint32_t value, uint32_t kind) {
   return id;
 }
 
+/* Says that what is reduced into a value, perhaps by a map behind it, is reduced over another dimension. */
+static void miss_dimension(const gpass_ctx *ctx, const graph *g, uint32_t value, uint32_t anchor) {
+  uint32_t id = match_producer(g, value);
+  if (id != GNONE && g->nodes[id].op == GOP_MAP && g->nodes[id].n_in == 1)
+    id = match_producer(g, g->nodes[id].in[0]);
+  if (id == GNONE || g->nodes[id].op != GOP_REDUCE) return;
+  const gvalue *in = &g->values[g->nodes[id].in[0]], *out = &g->values[g->nodes[id].out[0]];
+  const int64_t kind = g->nodes[id].attrs[0];
+  if ((kind != BS_FOLD_SUM && kind != BS_FOLD_SUMSQ) || in->rank != out->rank) return;
+  for (uint32_t d = 0; d + 1u < in->rank; d++) {
+    if (in->dims[d] == out->dims[d]) continue;
+    const char *what = g->nodes[id].numbers[0] != 1 ? "mean" : "sum";
+    gpass_miss(ctx, id, "the %s is over dim %u, not the last", what, d);
+    gpass_miss(ctx, anchor, "the %s is over dim %u, not the last", what, d);
+    return;
+  }
+}
+
 static int is_any_map(const graph *g, uint32_t id) {
   return id != GNONE && g->nodes[id].op == GOP_MAP && g->nodes[id].n_out == 1;
 }
@@ -86,21 +104,33 @@ static uint32_t find_exponent(const graph *g, const gnode *map, uint32_t *out_mo
 
 /* Rows of the exponentials that are seen with other dims are other rows than those of x: the op refuses it,
  * whose result has the dims of x. */
-static int32_t try_softmax(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
+static int32_t try_softmax(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes,
+                           bs_error *err) {
   const gnode last = g->nodes[id];
   const form f = form_of(g, &last);
   for (uint32_t e = 0; e < 2; e++) {
     const uint32_t slots[2] = {e, 1 - e};
     const uint32_t sum = row_fold(g, last.in[1 - e], BS_FOLD_SUM), exp_id = match_producer(g, last.in[e]);
     if (sum == GNONE || !is_any_map(g, exp_id) || g->nodes[sum].numbers[0] != 1 ||
-        !match_same(g, g->nodes[sum].in[0], last.in[e]) ||
-        !reads_rows(g, &last, last.in[e], last.in[1 - e]) || !match_keeps(g, last.in[e], last.out[0]) ||
-        !match_keeps(g, last.in[1 - e], last.out[0]) || !is_quotient(&f, slots))
+        !match_same(g, g->nodes[sum].in[0], last.in[e]) || !reads_rows(g, &last, last.in[e], last.in[1 - e]))
       continue;
+    if (!match_keeps(g, last.in[e], last.out[0]) || !match_keeps(g, last.in[1 - e], last.out[0])) {
+      gpass_miss(ctx, id, "softmax: the powers or their sum are rounded to a narrower dtype");
+      continue;
+    }
+    if (!is_quotient(&f, slots)) {
+      gpass_miss(ctx, id, "softmax: the powers are not divided by their sum alone");
+      continue;
+    }
     const gnode map = g->nodes[exp_id];
     uint32_t most = GNONE;
     const uint32_t x = find_exponent(g, &map, &most);
-    if (x == map.n_in || !dense_rows(g, map.in[x])) continue;
+    if (x == map.n_in || !dense_rows(g, map.in[x])) {
+      gpass_miss(ctx, id,
+                 x == map.n_in ? "softmax: the powers are not exp(x - max of the row)"
+                               : "softmax: rows of x have gaps");
+      continue;
+    }
     gnode n = match_node(GOP_NORMALIZE, 4, 2);
     n.attrs[0] = BS_NORMALIZE_SOFTMAX;
     n.in[0] = map.in[x];
@@ -251,18 +281,29 @@ static int32_t rows_of(graph *g, const gnode *last, const scaled *s, int64_t n, 
 
 /* The map `id`, of which input `slot` is one number a row, as a normalisation. The op sees to it that x has
  * the dims of the result. */
-static int32_t try_slot(graph *g, uint32_t id, uint32_t slot, uint32_t *out_changes, bs_error *err) {
+static int32_t try_slot(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t slot, uint32_t *out_changes,
+                        bs_error *err) {
   const gnode last = g->nodes[id];
   const uint32_t out = last.out[0];
   const int64_t n = g->values[out].dims[g->values[out].rank - 1];
   gexpr e;
   uint32_t fold, square;
   scaled s;
-  if (!match_row_number(g, last.in[slot], out) || !with_scale(g, &last, slot, &e, &fold)) return BS_OK;
+  if (!match_row_number(g, last.in[slot], out)) {
+    miss_dimension(ctx, g, last.in[slot], id);
+    return BS_OK;
+  }
+  if (!with_scale(g, &last, slot, &e, &fold)) return BS_OK;
   const uint32_t x_value = squares_of(g, fold, out, &square);
   const uint32_t x = x_value != GNONE ? slot_of(g, &last, x_value) : last.n_in; /* n_in: no factor */
   const form f = {&e, form_of(g, &last).rounds};
-  if (!find_scaled(&f, x, slot, &s)) return BS_OK;
+  if (!find_scaled(&f, x, slot, &s)) {
+    if (x_value != GNONE)
+      gpass_miss(ctx, id,
+                 x == last.n_in ? "what is divided is not what the mean of squares is of"
+                                : "it is not x / sqrt(mean + eps), times and plus at most one value");
+    return BS_OK;
+  }
   const uint32_t whole = centred(g, last.in[x], out);
   gnode norm = match_node(GOP_NORMALIZE, 4, 2);
   int ok = 0;
@@ -272,18 +313,23 @@ static int32_t try_slot(graph *g, uint32_t id, uint32_t slot, uint32_t *out_chan
   norm.out[0] = out;
   norm.origin = last.origin;
   const int32_t rc = rows_of(g, &last, &s, n, &norm, &ok, err);
-  if (rc != BS_OK || !ok || !dense_rows(g, norm.in[0])) return rc;
+  if (rc != BS_OK) return rc;
+  if (!ok || !dense_rows(g, norm.in[0])) {
+    gpass_miss(ctx, id, ok ? "rows of x have gaps" : "gamma or beta is no row of %lld elements",
+               (long long)n);
+    return BS_OK;
+  }
   const uint32_t old[3] = {id, square, whole != GNONE ? match_producer(g, last.in[x]) : GNONE};
   return match_replace(g, &norm, old, 3, NULL, out_changes, err);
 }
 
-static int32_t try_scaled(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
+static int32_t try_scaled(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const uint32_t n_in = g->nodes[id].n_in, before = *out_changes;
   const gvalue *out = &g->values[g->nodes[id].out[0]];
   if (out->rank == 0 || out->dims[out->rank - 1] < 2) return BS_OK;
   int32_t rc = BS_OK;
   for (uint32_t slot = 0; slot < n_in && rc == BS_OK && *out_changes == before; slot++)
-    rc = try_slot(g, id, slot, out_changes, err);
+    rc = try_slot(g, ctx, id, slot, out_changes, err);
   return rc;
 }
 
@@ -292,8 +338,8 @@ int32_t gpass_fuse_norm(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, b
     next = g->nodes[id].next;
     if (g->nodes[id].op != GOP_MAP) continue;
     const uint32_t before = *out_changes;
-    int32_t rc = try_softmax(g, id, out_changes, err);
-    if (rc == BS_OK && *out_changes == before) rc = try_scaled(g, id, out_changes, err);
+    int32_t rc = try_softmax(g, ctx, id, out_changes, err);
+    if (rc == BS_OK && *out_changes == before) rc = try_scaled(g, ctx, id, out_changes, err);
     if (rc != BS_OK) return rc;
   }
   uint32_t dead = 0;

@@ -73,7 +73,7 @@ int32_t gpass_last_token(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, 
   (void)ctx;
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
-    if (g->nodes[id].op != GOP_MATMUL) continue;
+    if (!graph_is_product(g->nodes[id].op)) continue;
     const int32_t rc = try_rows(g, id, out_changes, err);
     if (rc != BS_OK) return rc;
   }

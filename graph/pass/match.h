@@ -26,6 +26,10 @@ int match_row(const graph *g, uint32_t value, int64_t n);
 /* A view of `value` with these dims (a reshape of it); *out_value GNONE where it would need a copy. */
 int32_t match_reshape(graph *g, uint32_t value, uint32_t rank, const int64_t *dims, uint32_t *out_value,
                       bs_error *err);
+/* alpha.c: a view of a constant whose elements are multiplied by a number while they are packed, as the
+ * weight of a matmul; *out_weight GNONE: an element would leave the normal range, or take more than one
+ * rounding. */
+int32_t match_scaled_weight(graph *g, uint32_t weight, double factor, uint32_t *out_weight, bs_error *err);
 /* The slot of map `n` that reads `value`'s root; n_in where none does, or several. */
 uint32_t match_slot(const graph *g, const gnode *n, uint32_t root);
 /* The op of the node takes these arguments (bs_op_check). */

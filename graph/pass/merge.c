@@ -16,19 +16,28 @@ typedef struct group {
 /* Not of one column: what reads the column as a row would find gaps, which kernels of rows do not take. */
 static int is_joinable(const graph *g, uint32_t id) {
   const gnode *n = &g->nodes[id];
-  if (n->op != GOP_MATMUL || n->in[2] != GNONE) return 0;
+  if (!graph_is_product(n->op) || n->in[2] != GNONE) return 0;
   const gvalue *w = &g->values[n->weight], *y = &g->values[n->out[0]];
   const gvalue *root = &g->values[y->base];
-  return !(w->flags & GV_JOINED) && !(root->flags & GV_OUTPUT) && match_producer(g, n->out[0]) == id &&
-         y->dims[1] > 1 && (n->in[1] == GNONE || graph_is_const(g, n->in[1]));
+  const gquant *quant = graph_quant(g, n->weight);
+  return !(w->flags & GV_JOINED) && (quant == NULL || quant->n_keys == 1) && !(root->flags & GV_OUTPUT) &&
+         match_producer(g, n->out[0]) == id && y->dims[1] > 1 &&
+         (n->in[1] == GNONE || graph_is_const(g, n->in[1]));
+}
+
+/* Weights of one dtype, or quantised in one form. */
+static int alike_weights(const graph *g, uint32_t a, uint32_t b) {
+  const gquant *x = graph_quant(g, a), *y = graph_quant(g, b);
+  if (x == NULL || y == NULL) return x == y && g->values[a].dtype == g->values[b].dtype;
+  return graph_quants_join(x, y);
 }
 
 static int alike(const graph *g, uint32_t a, uint32_t b) {
   const gnode *x = &g->nodes[a], *y = &g->nodes[b];
-  return match_same(g, x->in[0], y->in[0]) && x->activation == y->activation &&
+  return x->op == y->op && memcmp(x->attrs, y->attrs, sizeof x->attrs) == 0 &&
+         match_same(g, x->in[0], y->in[0]) && x->activation == y->activation &&
          x->accumulate == y->accumulate && (x->in[1] == GNONE) == (y->in[1] == GNONE) &&
-         g->values[x->weight].dtype == g->values[y->weight].dtype &&
-         g->values[x->out[0]].dtype == g->values[y->out[0]].dtype &&
+         alike_weights(g, x->weight, y->weight) && g->values[x->out[0]].dtype == g->values[y->out[0]].dtype &&
          (x->in[1] == GNONE || g->values[x->in[1]].dtype == g->values[y->in[1]].dtype);
 }
 
@@ -79,6 +88,11 @@ static int32_t no_memory(bs_error *err) {
 
 static int32_t join_weights(graph *g, const group *all, uint32_t *out_value, bs_error *err) {
   const gvalue w = g->values[g->nodes[all->nodes[0]].weight];
+  if (w.flags & GV_QUANT) {
+    uint32_t parts[GJOIN_MAX];
+    for (uint32_t i = 0; i < all->n; i++) parts[i] = g->nodes[all->nodes[i]].weight;
+    return graph_join_quants(g, parts, all->n, out_value, err);
+  }
   const int64_t dims[2] = {all->columns, w.dims[1]};
   gjoin *join = graph_data(g, sizeof *join);
   if (join == NULL) return no_memory(err);
@@ -152,7 +166,7 @@ int32_t gpass_merge(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_er
   (void)ctx;
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
-    if (g->nodes[id].op != GOP_MATMUL) continue;
+    if (!graph_is_product(g->nodes[id].op)) continue;
     const group all = find_group(g, id);
     if (all.n < 2) continue;
     const int32_t rc = merge(g, &all, err);

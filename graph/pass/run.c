@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * run.c - the table of passes, and what runs them. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -17,6 +19,7 @@ static const gpass table[] = {
     {"fuse_norm", "makes softmax, RMS and layer normalisation of reductions and maps", gpass_fuse_norm},
     {"fuse_attention", "makes attention of two products and a softmax", gpass_fuse_attention},
     {"rope", "makes one map of the rotation of halves", gpass_rope},
+    {"alpha", "puts a number before or behind a product into its alpha or its weight", gpass_alpha},
     {"epilogue", "puts bias, activation and residual into products, sums into normalisations",
      gpass_epilogue},
     {"cse", "computes once what several nodes compute alike", gpass_cse},
@@ -62,20 +65,44 @@ int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_e
 
 int32_t (*gpass_fault)(graph *g, const char *pass, uint32_t *io_changes, bs_error *err);
 
+void gpass_miss(const gpass_ctx *ctx, uint32_t node, const char *format, ...) {
+  char text[160];
+  va_list args;
+  if (ctx->miss == NULL) return;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  ctx->miss(ctx->miss_user, ctx->g, node, ctx->pass, text);
+}
+
+/* One pass in one round. */
+static int32_t run_pass(graph *g, const gpass_ctx *given, uint32_t index, uint32_t round,
+                        gpass_trace *io_trace, bs_error *err) {
+  const double began = bs_clock_s();
+  gpass_ctx ctx = *given;
+  uint32_t changes = 0;
+  ctx.g = g;
+  ctx.pass = table[index].name;
+  if (ctx.miss != NULL) ctx.miss(ctx.miss_user, g, GNONE, ctx.pass, "");
+  int32_t rc = table[index].run(g, &ctx, &changes, err);
+  if (rc == BS_OK && gpass_fault != NULL) rc = gpass_fault(g, table[index].name, &changes, err);
+  io_trace->seconds += bs_clock_s() - began;
+  char when[64] = "after the pass ";
+  strncat(when, table[index].name, 32);
+  if (rc == BS_OK && changes > 0) rc = graph_validate(g, when, err);
+  io_trace->changes += changes;
+  io_trace->by_round[round] = changes;
+  return rc;
+}
+
 int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out_traces, bs_error *err) {
+  uint32_t quiet = 0; /* passes in a row that changed nothing, or are off */
   int32_t rc = graph_validate(g, "after the lowering", err);
-  for (uint32_t i = 0; i < N_PASSES && rc == BS_OK; i++) {
-    gpass_trace *t = &out_traces[i];
-    *t = (gpass_trace){.off = off >> i & 1u};
-    if (!t->off) {
-      const double began = bs_clock_s();
-      rc = table[i].run(g, ctx, &t->changes, err);
-      if (rc == BS_OK && gpass_fault != NULL) rc = gpass_fault(g, table[i].name, &t->changes, err);
-      t->seconds = bs_clock_s() - began;
-      char when[64] = "after the pass ";
-      strncat(when, table[i].name, 32);
-      if (rc == BS_OK && t->changes > 0) rc = graph_validate(g, when, err);
-    }
+  for (uint32_t i = 0; i < N_PASSES; i++) out_traces[i] = (gpass_trace){.off = off >> i & 1u};
+  for (uint32_t k = 0; k < N_PASSES * GPASS_ROUNDS && quiet < N_PASSES && rc == BS_OK; k++) {
+    gpass_trace *t = &out_traces[k % N_PASSES];
+    if (!t->off) rc = run_pass(g, ctx, k % N_PASSES, k / N_PASSES, t, err);
+    quiet = t->by_round[k / N_PASSES] > 0 ? 0 : quiet + 1;
     t->nodes = g->n_live;
   }
   return rc;

@@ -43,6 +43,8 @@ static int may_write(const gnode *n, const gvalue *root, const int64_t *strides)
     case GOP_MAP:
       return 1;
     case GOP_MATMUL:
+    case GOP_MATMUL_Q:
+    case GOP_TAKE_Q:
     case GOP_NORMALIZE:
     case GOP_ATTENTION:
     case GOP_CONTRACT:

@@ -85,7 +85,9 @@ static int32_t weight_constant(checking *c, uint32_t weight, uint32_t *out_value
   memcpy(dense.dims, v->dims, sizeof dense.dims);
   void *data = graph_data(c->wide, graph_bytes(&dense));
   if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  gfold_enter(&c->s->graph->fold); /* a computed weight has no bytes behind the pack */
   int32_t rc = graph_read_const(c->b->g, weight, data, c->err);
+  gfold_leave(&c->s->graph->fold);
   if (rc == BS_OK)
     rc = graph_add_root(c->wide, GV_CONST, v->dtype, v->rank, v->dims, data, NULL, out_value, c->err);
   return rc;
@@ -196,6 +198,8 @@ static int32_t compute_wide(checking *c, const gstep *s, double factor, double *
   for (uint32_t i = 0; i < n.n_in && rc == BS_OK; i++)
     if (n.in[i] != GNONE) rc = as_constant(c, s->args[i], &n.in[i]);
   if (rc == BS_OK && n.op == GOP_MATMUL) rc = as_contract(c, from, &n);
+  if (rc == BS_OK && graph_is_packed(n.op))
+    rc = graph_add_quant(c->wide, graph_quant(c->b->g, from->weight), NULL, &n.weight, c->err);
   for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
     if (n.out[i] == GNONE) continue;
     const bs_tensor *t = s->args[from->n_in + i];
@@ -207,7 +211,7 @@ static int32_t compute_wide(checking *c, const gstep *s, double factor, double *
   }
   n.origin = GNONE;
   if (rc == BS_OK) rc = graph_add_node(c->wide, &n, GNONE, NULL, c->err);
-  if (rc == BS_OK) rc = graph_widen(c->wide, c->err);
+  if (rc == BS_OK) rc = graph_widen(c->wide, BS_F64, c->err);
   if (rc == BS_OK && c->moved > 0) move_inputs(c, &c->wide->nodes[c->wide->first], c->moved);
   void *data[GNODE_OUT] = {NULL};
   for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
@@ -238,6 +242,7 @@ double gstep_terms(const gbinding *b, const gstep *s) {
   double terms = 1;
   switch (n->op) {
     case GOP_MATMUL:
+    case GOP_MATMUL_Q:
     case GOP_CONTRACT:
     case GOP_NORMALIZE:
       return x->rank > 0 ? (double)x->dims[x->rank - 1] : 1;
@@ -267,6 +272,7 @@ static double bound_of(const gbinding *b, const gstep *s) {
       steps = 8 + 8.0 * b->g->exprs[n->expr].n_steps;
       break;
     case GOP_MATMUL:
+    case GOP_MATMUL_Q:
     case GOP_CONTRACT:
     case GOP_NORMALIZE:
       steps = 32;
@@ -391,7 +397,7 @@ static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, doub
                            bs_node_check *row) {
   const gnode *n = &c->b->g->nodes[s->node];
   const int sums =
-      n->op == GOP_MATMUL || n->op == GOP_CONTRACT || n->op == GOP_NORMALIZE || n->op == GOP_ATTENTION;
+      graph_is_product(n->op) || n->op == GOP_CONTRACT || n->op == GOP_NORMALIZE || n->op == GOP_ATTENTION;
   double *moved[GNODE_OUT] = {NULL};
   if (!sums || row->deviation <= row->bound || !isfinite(row->deviation)) return BS_OK;
   c->moved = s->args[n->n_in]->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;

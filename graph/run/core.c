@@ -144,6 +144,11 @@ int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_erro
   return BS_OK;
 }
 
+uint64_t gcore_state_bytes(const gcore *core, const gvalue *v) {
+  const uint64_t bytes = (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
+  return core->slots > 0 && v->dims[0] > 0 ? bytes / (uint64_t)v->dims[0] * (uint64_t)core->slots : bytes;
+}
+
 int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err) {
   for (uint32_t i = 0; i < core->n_states; i++) {
     const gstate *s = &core->states[i];

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/op/quant.h"
 #include "graph/run/args.h"
 #include "graph/run/session.h"
 
@@ -125,6 +126,35 @@ static void put_shape(bs_text *t, const gvalue *v) {
   bs_text_append(t, "]", 1);
 }
 
+/* "q4.g32 x8" of a quantised weight: its form, and how the product takes X. */
+static void put_quant(bs_text *t, const graph *g, const gnode *n) {
+  char form[BS_QUANT_TEXT];
+  bs_quant_text(&graph_quant(g, n->weight)->quant, form);
+  bs_text_printf(t, "%s", form);
+  if (n->op == GOP_MATMUL_Q)
+    bs_text_printf(t, " x %s", n->attrs[0] != 0 ? "8" : bs_dtype_name(g->values[n->in[0]].dtype));
+}
+
+static int is_quantised(const graph *g, const gnode *n) {
+  return n->weight != GNONE && graph_quant(g, n->weight) != NULL;
+}
+
+/* What the lowering had to say of constants: those that were dequantised. */
+static void put_notes(report *r, int json) {
+  const graph *g = r->b->g;
+  if (json) bs_text_printf(&r->t, "\"notes\":[");
+  for (uint32_t i = g->notes; i != GNONE; i = g->origins[i].next) {
+    const char *text = graph_text_of(g, g->origins[i].text);
+    if (json) {
+      graph_put_json_text(&r->t, text);
+      if (g->origins[i].next != GNONE) bs_text_append(&r->t, ",", 1);
+    } else {
+      bs_text_printf(&r->t, "%s\n", text);
+    }
+  }
+  if (json) bs_text_append(&r->t, "],", 2);
+}
+
 static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < r->b->n_steps; i++) total += r->b->steps[i].ns;
@@ -151,6 +181,11 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
           1e-9 * (double)r->b->steps[i].cpu_ns, 1e-9 * (double)r->b->steps[i].asleep_ns,
           r->b->steps[i].waits);
       graph_put_json_text(&r->t, info.origin);
+      if (is_quantised(r->b->g, n)) {
+        bs_text_printf(&r->t, ",\"weight\":\"");
+        put_quant(&r->t, r->b->g, n);
+        bs_text_append(&r->t, "\"", 1);
+      }
       put_knobs(r, &r->b->steps[i]);
       if (!profile) put_choice(r, n);
       bs_text_append(&r->t, "}", 1);
@@ -158,6 +193,10 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
     }
     bs_text_printf(&r->t, "%4u  %-10s %-18s ", i, info.op, info.serves);
     put_shape(&r->t, &r->b->g->values[n->out[0]]);
+    if (is_quantised(r->b->g, n)) {
+      bs_text_append(&r->t, "  ", 2);
+      put_quant(&r->t, r->b->g, n);
+    }
     if (profile)
       bs_text_printf(&r->t, "  %.1f us  %.1f%%", us,
                      total > 0 ? 100.0 * (double)r->b->steps[i].ns / (double)total : 0);
@@ -170,19 +209,45 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
 
 /* ---- passes, memory, times ------------------------------------------------------------------- */
 
+/* "round 2: weights 1, epilogue 1" of each round behind the first in which a pass changed something. */
+static void put_rounds(report *r) {
+  for (uint32_t k = 1; k < GPASS_ROUNDS; k++) {
+    int any = 0;
+    for (uint32_t i = 0; gpass_get(i) != NULL; i++) {
+      const uint32_t changes = r->b->traces[i].by_round[k];
+      if (changes == 0) continue;
+      if (!any) bs_text_printf(&r->t, "round %u:", k + 1);
+      bs_text_printf(&r->t, "%s %s %u", any ? "," : "", gpass_get(i)->name, changes);
+      any = 1;
+    }
+    if (any) bs_text_append(&r->t, "\n", 1);
+  }
+}
+
+static void put_pass_json(report *r, uint32_t i) {
+  const gpass_trace *p = &r->b->traces[i];
+  uint32_t rounds = GPASS_ROUNDS;
+  while (rounds > 1 && p->by_round[rounds - 1] == 0) rounds--;
+  bs_text_printf(&r->t, "%s{\"name\":\"%s\",\"off\":%s,\"changes\":%u,\"by_round\":[", i > 0 ? "," : "",
+                 gpass_get(i)->name, p->off ? "true" : "false", p->changes);
+  for (uint32_t k = 0; k < rounds; k++) bs_text_printf(&r->t, "%s%u", k > 0 ? "," : "", p->by_round[k]);
+  bs_text_printf(&r->t, "],\"nodes\":%u,\"seconds\":%.6g}", p->nodes, p->seconds);
+}
+
 static void put_passes(report *r, int json) {
   if (json) bs_text_printf(&r->t, "\"passes\":[");
   for (uint32_t i = 0; gpass_get(i) != NULL; i++) {
     const gpass_trace *p = &r->b->traces[i];
     if (json)
-      bs_text_printf(&r->t, "%s{\"name\":\"%s\",\"off\":%s,\"changes\":%u,\"nodes\":%u,\"seconds\":%.6g}",
-                     i > 0 ? "," : "", gpass_get(i)->name, p->off ? "true" : "false", p->changes, p->nodes,
-                     p->seconds);
+      put_pass_json(r, i);
     else
       bs_text_printf(&r->t, "pass %-14s %s%5u changes %5u nodes  %s\n", gpass_get(i)->name,
                      p->off ? "off " : "    ", p->changes, p->nodes, gpass_get(i)->summary);
   }
-  if (json) bs_text_append(&r->t, "],", 2);
+  if (json)
+    bs_text_append(&r->t, "],", 2);
+  else
+    put_rounds(r);
 }
 
 static void put_memory(report *r, int json) {
@@ -228,6 +293,14 @@ static void put_memory(report *r, int json) {
   bs_text_append(&r->t, "]},", 3);
 }
 
+static int32_t put_misses(report *r, int json, bs_error *err) {
+  gmisses all = {0};
+  const int32_t rc = gsession_misses(r->s, &all, err);
+  if (rc == BS_OK) gmisses_put(&all, json, &r->t);
+  gmisses_free(&all);
+  return rc;
+}
+
 static void put_stats(report *r, int json, bs_error *err) {
   bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
   if (bs_session_stats_get(r->s, &t, err) != BS_OK) return;
@@ -256,16 +329,20 @@ BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
   report r = {.s = s, .b = s->bound};
   int32_t rc = BS_OK;
   if (what == BS_REPORT_DUMP) return graph_dump(s->bound->g, (int)json, put, user, err);
-  if (what != BS_REPORT_EXPLAIN && what != BS_REPORT_PLAN && what != BS_REPORT_PROFILE)
+  if (what != BS_REPORT_EXPLAIN && what != BS_REPORT_PLAN && what != BS_REPORT_PROFILE &&
+      what != BS_REPORT_MISSES)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-REPORT", "there is no report %u", what);
   if (what == BS_REPORT_PROFILE && !s->profile)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-REPORT",
                         "the session was opened without `profile`");
   if (json) bs_text_printf(&r.t, "{\"backend\":\"%s\",", s->core->backend);
   if (what == BS_REPORT_EXPLAIN) put_passes(&r, (int)json);
-  if (what != BS_REPORT_PROFILE) put_memory(&r, (int)json);
+  if (what == BS_REPORT_MISSES) rc = put_misses(&r, (int)json, err);
+  if (what == BS_REPORT_EXPLAIN) put_notes(&r, (int)json);
+  if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PLAN) put_memory(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);
-  if (what != BS_REPORT_PLAN) rc = put_nodes(&r, (int)json, what == BS_REPORT_PROFILE, err);
+  if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PROFILE)
+    rc = put_nodes(&r, (int)json, what == BS_REPORT_PROFILE, err);
   if (json && what == BS_REPORT_PLAN) bs_text_printf(&r.t, "\"steps\":%u", r.b->n_steps);
   if (json) bs_text_append(&r.t, "}\n", 2);
   if (rc == BS_OK && r.t.failed)

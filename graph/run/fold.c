@@ -39,7 +39,7 @@ static int32_t open_rank(gfold *f, bs_error *err) {
   return rc;
 }
 
-static int32_t run_locked(gfold *f, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
+int32_t gfold_run_locked(gfold *f, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
   static unsigned char nothing[64];
   gquery q;
   bs_tensor tensors[BS_MAX_OP_ARGS], *args[BS_MAX_OP_ARGS];
@@ -61,12 +61,15 @@ static int32_t run_locked(gfold *f, const graph *g, const gnode *node, void *con
     args[i] = &tensors[i];
   }
   bs_plan *plan = NULL;
-  rc = f->rank.api->op_prepare(f->rank.rank, &q.query, NULL, &plan, err);
+  bs_packed *packed = NULL; /* of matmul_q, which checks compute in f64 */
+  if (q.query.quant != NULL) rc = f->rank.api->pack(f->rank.rank, &q.query, NULL, &packed, err);
+  if (rc == BS_OK) rc = f->rank.api->op_prepare(f->rank.rank, &q.query, packed, &plan, err);
   if (rc == BS_OK) {
     rc = f->rank.api->op_run(plan, args, nargs, NULL, err);
     f->rank.api->op_release(plan);
     if (rc != BS_OK) rc = gnode_failed(g, node, rc, err);
   }
+  if (packed != NULL) f->rank.api->packed_release(packed);
   for (uint32_t i = 0; i < nargs; i++) free(copies[i]);
   return grank_leave(&f->rank, rc, err);
 }
@@ -74,7 +77,7 @@ static int32_t run_locked(gfold *f, const graph *g, const gnode *node, void *con
 int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
   gfold *f = fold;
   pthread_mutex_lock(&f->lock);
-  const int32_t rc = run_locked(f, g, node, out_data, err);
+  const int32_t rc = gfold_run_locked(f, g, node, out_data, err);
   pthread_mutex_unlock(&f->lock);
   return rc;
 }
@@ -87,5 +90,6 @@ void gfold_init(gfold *f, bs_context *context) {
 void gfold_close(gfold *f) {
   if (f->opened > 0) grank_close(&f->rank);
   f->opened = 0;
+  gfolded_free(f);
   pthread_mutex_destroy(&f->lock);
 }

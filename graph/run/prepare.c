@@ -42,10 +42,11 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
     int32_t rc = BS_OK;
     const uint64_t bytes = (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
     if (v->kind == GV_CONST && b->tensors[i].reserved[0] != 0) {
-      rc = gcore_constant(b->core, v, &data, err);
+      rc = graph_ask(b->g, i, err);
+      if (rc == BS_OK) rc = gcore_constant(b->core, v, &data, err);
       b->constant_bytes += bytes;
     } else if (v->kind == GV_STATE) {
-      rc = gcore_state(b->core, graph_text_of(b->g, v->name), bytes, &data, err);
+      rc = gcore_state(b->core, graph_text_of(b->g, v->name), gcore_state_bytes(b->core, v), &data, err);
     } else if (v->kind == GV_INPUT && v->flags & GV_LENGTH) {
       data = &b->length;
     } else {
@@ -55,6 +56,16 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
     gbinding_set_root(b, i, data);
   }
   return BS_OK;
+}
+
+void gbinding_set_slot(gbinding *b, int64_t slot) {
+  for (uint32_t i = 0; i < b->g->n_values && slot != b->slot; i++) {
+    const gvalue *v = &b->g->values[i];
+    if (v->kind != GV_STATE) continue;
+    const int64_t row = graph_count(v) / v->dims[0] * (int64_t)BS_DTYPE_BYTES(v->dtype);
+    gbinding_set_root(b, i, (unsigned char *)b->tensors[i].data + (slot - b->slot) * row);
+  }
+  b->slot = slot;
 }
 
 /* Marks constants that are arguments of a node. The others are weights only, which may be unaligned. */
@@ -78,20 +89,20 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
   s->args = args;
   s->nargs = graph_arguments(n, values);
   for (uint32_t i = 0; i < s->nargs; i++) args[i] = values[i] != GNONE ? &b->tensors[values[i]] : NULL;
-  const int32_t rc = n->op == GOP_MATMUL ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
-                                         : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
+  const int32_t rc = graph_is_packed(n->op) ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
+                                            : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
   return rc == BS_OK ? rc : gnode_failed(b->g, n, rc, err);
 }
 
 static int32_t prepare_steps(gbinding *b, bs_error *err) {
   uint32_t i = 0, products = 0, product = 0;
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next)
-    products += b->g->nodes[id].op == GOP_MATMUL;
+    products += (uint32_t)graph_is_packed(b->g->nodes[id].op);
   b->args_memory = calloc((size_t)b->n_steps * BS_MAX_OP_ARGS + 1u, sizeof *b->args_memory);
   if (b->args_memory == NULL) return no_memory(err);
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next, i++) {
     bs_tensor **args = (bs_tensor **)b->args_memory + (size_t)i * BS_MAX_OP_ARGS;
-    if (b->g->nodes[id].op == GOP_MATMUL) gcore_tell(b->core, "pack weights", ++product, products);
+    if (graph_is_packed(b->g->nodes[id].op)) gcore_tell(b->core, "pack weights", ++product, products);
     const double began = bs_clock_s(), packed = b->core->pack_s;
     const int32_t rc = prepare_step(b, id, &b->steps[i], args, err);
     b->steps[i].prepare_s = bs_clock_s() - began - (b->core->pack_s - packed);

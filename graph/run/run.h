@@ -44,15 +44,29 @@ void grank_close(grank *rank);
 /* ---- computing constants --------------------------------------------------------------------- */
 /* An evaluator on `ref`, for lower_options.folder and for the pass fold. The world is made at the first node.
  * Any thread may ask: one node is computed at a time. */
+typedef struct gfolded gfolded;
 typedef struct gfold {
   bs_context *context;
   pthread_mutex_t lock;
   grank rank;
-  int opened; /* -1: `ref` cannot be opened */
+  int opened;        /* -1: `ref` cannot be opened */
+  gfolded **entries; /* of folded.c */
+  uint32_t n_entries, cap_entries, binders;
 } gfold;
 void gfold_init(gfold *fold, bs_context *context);
 int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
+int32_t gfold_run_locked(gfold *fold, const graph *g, const gnode *node, void *const *out_data,
+                         bs_error *err);
 void gfold_close(gfold *fold);
+/* folded.c: the constants that a node gives, for the pass fold: *out_data[i] of output i. They have bytes
+ * when they are asked for (graph_ask), and keep them as long as a session is between enter and leave. */
+int32_t gfold_constant(void *fold, const graph *g, const gnode *node, void **out_data, bs_error *err);
+int32_t gfold_ask(void *fold, const void *data, bs_error *err);
+void gfold_enter(gfold *fold);
+void gfold_leave(gfold *fold);
+/* A binding with that graph is made (by 1), or freed (-1): what its nodes read stays. */
+void gfold_hold(gfold *fold, const graph *g, int by);
+void gfolded_free(gfold *fold);
 /* A tensor of a value whose root lies at `root`. */
 void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_tensor *out_tensor);
 
@@ -62,11 +76,14 @@ void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_t
 typedef struct gpart {
   const unsigned char *data;
   int64_t rows, row_stride, col_stride;
+  double scale; /* of each element; 0: none */
 } gpart;
 typedef struct gweight {
   gpart parts[GJOIN_MAX]; /* rows below each other; unused ones are zero */
   int64_t rows, cols;
   uint32_t n_parts, dtype, x_dtype, y_dtype;
+  bs_quant form; /* of a quantised weight: parts and dtypes are zero; struct_size 0: it is none */
+  gquant_key keys[GJOIN_MAX];
   bs_packed *packed;
   grank *rank;
 } gweight;
@@ -95,6 +112,7 @@ typedef struct gcore {
   gstate *states;
   uint32_t n_weights, n_copies, n_states, cap_weights, cap_copies, cap_states;
   int64_t length; /* tokens in the cache */
+  int64_t slots;  /* of the model */
   uint64_t packed_bytes, state_bytes;
   double pack_s;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
@@ -105,8 +123,8 @@ void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t tot
 int32_t gcore_open(bs_context *context, gcore *shared, const bs_session_options *options, gcore **out_core,
                    grank **out_rank, bs_error *err);
 void gcore_close(gcore *core, grank *rank);
-/* The plan of a matmul over a weight that is packed already and serves its query; else it is packed for it.
- * The rank is entered, the core locked. */
+/* The plan of a product, or of a take_q, over a weight that is packed already and serves its query; else it
+ * is packed for it. The rank is entered, the core locked. */
 int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *node, const gquery *query,
                       bs_plan **out_plan, bs_error *err);
 /* Sessions that share states run one at a time. BS_INVALID_ARGUMENT: another one is in a run. Models without
@@ -118,6 +136,8 @@ void gdrop_mapped(const void *data, uint64_t bytes);
 /* A constant's elements, aligned to their size. */
 int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err);
 int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err);
+/* Bytes of a state with all its slots. */
+uint64_t gcore_state_bytes(const gcore *core, const gvalue *value);
 /* states.c: all states in a row, gstates_bytes of them. gstates_keep: a copy, to be freed. */
 uint64_t gstates_bytes(const gcore *core);
 void gstates_get(const gcore *core, unsigned char *to);
@@ -154,6 +174,7 @@ typedef struct gbinding {
   uint64_t arena_bytes, constant_bytes;
   void *arena, *own_arena; /* own_arena: to be freed */
   int64_t length;          /* memory of the input GV_LENGTH */
+  int64_t slot;            /* that row 0 of the states lies in */
   uint32_t checked;        /* the arguments of all steps have passed since memory was placed */
   uint64_t flops, bytes;   /* of a run */
   double prepare_s, plan_s;
@@ -174,6 +195,10 @@ int gstep_falls_back(const gstep *step);
 /* "cpu:packed" of a step. */
 void gstep_serves(const gstep *step, char *out, size_t size);
 
+/* Row 0 of all states lies in `slot`. */
+void gbinding_set_slot(gbinding *binding, int64_t slot);
+/* states.c: copies the first tokens of the states of one slot to another. */
+void gstates_copy_slot(const gbinding *binding, int64_t from, int64_t to, int64_t tokens);
 /* The arguments of every step, once after memory was placed or a port was set. */
 int32_t gbinding_check(gbinding *binding, bs_error *err);
 

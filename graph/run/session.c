@@ -21,19 +21,31 @@ static int32_t no_memory(bs_error *err) {
 /* ---- binding --------------------------------------------------------------------------------- */
 
 /* The model as a graph, optimised. */
-static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, graph **out_graph,
-                          gpass_trace *traces, bs_error *err) {
-  const lower_options lower = {.dims = dims, .n_dims = n_dims, .folder = {gfold_run, &s->graph->fold}};
-  const gpass_ctx ctx = {gfold_run, &s->graph->fold};
+static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, gmisses *misses,
+                          graph **out_graph, gpass_trace *traces, bs_error *err) {
+  const lower_options lower = {.dims = dims,
+                               .n_dims = n_dims,
+                               .folder = {gfold_run, &s->graph->fold},
+                               .weights = s->weights,
+                               .x_bytes = s->x_bytes};
+  const gpass_ctx ctx = {.fold = gfold_constant,
+                         .fold_user = &s->graph->fold,
+                         .miss = misses != NULL ? gmiss_add : NULL,
+                         .miss_user = misses};
   const double began = bs_clock_s();
   gcore_tell(s->core, "lower", 0, 0);
   int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
+  if (rc == BS_OK && s->weights != NULL && graph_has_ids(*out_graph))
+    rc = graph_widen(*out_graph, BS_F32, err);
   const double lowered = bs_clock_s();
   s->stats.lower_s += lowered - began;
+  if (rc == BS_OK) (*out_graph)->tokenwise = s->tokenwise;
   gcore_tell(s->core, "passes", 0, 0);
+  if (rc == BS_OK) (*out_graph)->ask = gfold_ask;
+  if (rc == BS_OK) (*out_graph)->ask_user = &s->graph->fold;
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
   s->stats.pass_s += bs_clock_s() - lowered;
-  if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, err);
+  if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, BS_F64, err);
   if (rc != BS_OK) {
     graph_free(*out_graph);
     *out_graph = NULL;
@@ -57,6 +69,11 @@ static int was_dropped(const bs_session *s, const int64_t *sizes) {
   return 0;
 }
 
+static void drop_binding(bs_session *s, gbinding *b) {
+  if (b != NULL) gfold_hold(&s->graph->fold, b->g, -1);
+  gbinding_free(b);
+}
+
 /* The binding that was used longest ago makes room. */
 static uint32_t free_place(bs_session *s) {
   uint32_t oldest = 0;
@@ -66,7 +83,7 @@ static uint32_t free_place(bs_session *s) {
   }
   s->dropped[s->n_dropped++ % GSESSION_DROPPED] =
       hash_sizes(s->bindings[oldest]->sizes, s->graph->model->n_symbols);
-  gbinding_free(s->bindings[oldest]);
+  drop_binding(s, s->bindings[oldest]);
   s->bindings[oldest] = NULL;
   return oldest;
 }
@@ -76,11 +93,14 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
   graph *g = NULL;
   gbinding *b = NULL;
   gpass_trace traces[GPASS_MAX] = {{0}};
-  int32_t rc = make_graph(s, dims, n_dims, &g, traces, err);
+  gfold_enter(&s->graph->fold);
+  int32_t rc = make_graph(s, dims, n_dims, NULL, &g, traces, err);
   if (rc == BS_OK) rc = gbinding_make(s->core, s->rank, g, &b, err);
+  if (b != NULL) gfold_hold(&s->graph->fold, b->g, 1);
+  gfold_leave(&s->graph->fold);
   if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
   if (rc != BS_OK) {
-    gbinding_free(b);
+    drop_binding(s, b);
     free(sizes);
     return rc;
   }
@@ -182,6 +202,32 @@ BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_
   return rc;
 }
 
+int32_t gsession_misses(bs_session *s, gmisses *out_misses, bs_error *err) {
+  const gmodel *m = s->graph->model;
+  const bs_session_stats before = s->stats;
+  bs_dim *all = calloc(m->n_symbols + 1u, sizeof *all);
+  const bs_dim **list = calloc(m->n_symbols + 1u, sizeof *list);
+  gpass_trace traces[GPASS_MAX];
+  graph *g = NULL;
+  uint32_t known = 0;
+  int32_t rc = all == NULL || list == NULL ? no_memory(err) : BS_OK;
+  for (uint32_t i = 0; i < m->n_symbols && rc == BS_OK; i++) {
+    if (s->bound->sizes[i] < 0) continue;
+    all[known] =
+        (bs_dim){.struct_size = (uint32_t)sizeof *all, .name = m->symbols[i], .size = s->bound->sizes[i]};
+    list[known] = &all[known];
+    known++;
+  }
+  gfold_enter(&s->graph->fold);
+  if (rc == BS_OK) rc = make_graph(s, list, known, out_misses, &g, traces, err);
+  graph_free(g);
+  gfold_leave(&s->graph->fold);
+  s->stats = before;
+  free(all);
+  free(list);
+  return rc == BS_OK && out_misses->failed ? no_memory(err) : rc;
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *err) {
@@ -190,7 +236,33 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
   if (o->share != NULL && (o->share->graph != s->graph || o->share->f64 != o->f64))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SHARE",
                         "sessions of different models share nothing");
-  return gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
+  const int32_t rc =
+      gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
+  if (rc == BS_OK) s->core->slots = s->graph->model->slots;
+  return rc;
+}
+
+/* Who decides how products with quantised weights take X. */
+static int32_t read_activations(const bs_session_options *o, uint32_t *out_x_bytes, bs_error *err) {
+  static const char *const names[] = {"float", "x8"};
+  *out_x_bytes = 0;
+  for (uint32_t i = 0; o->activations != NULL && i < 2; i++)
+    if (strcmp(names[i], o->activations) == 0) *out_x_bytes = i + 1u;
+  if (o->activations == NULL || *out_x_bytes != 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-QUANT-SCHEME", "activations: '%.40s' is none of float, x8",
+               o->activations);
+  return BS_CONFIG;
+}
+
+/* A session that shares has the weights of the other. */
+static int32_t take_weights(bs_session *s, const bs_session_options *o, bs_error *err) {
+  const char *list = o->share != NULL ? o->share->weights : o->weights;
+  int32_t rc = read_activations(o, &s->x_bytes, err);
+  if (rc == BS_OK && o->share != NULL) s->x_bytes = o->share->x_bytes;
+  if (rc == BS_OK) rc = lower_weights_check(list, err);
+  if (rc != BS_OK || list == NULL) return rc;
+  s->weights = bs_strdup(list);
+  return s->weights != NULL ? BS_OK : no_memory(err);
 }
 
 static int32_t check_options(const bs_session_options *o, bs_error *err) {
@@ -219,6 +291,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
   s->graph = model;
   s->f64 = o.f64;
   s->profile = o.profile;
+  s->tokenwise = o.tokenwise;
   s->stats.load_s = model->model->load_seconds;
   s->memory = calloc(model->model->n_inputs + model->model->n_outputs + 1u, sizeof *s->memory);
   s->n_bindings = o.plans == 0 ? GSESSION_BINDINGS : o.plans;
@@ -227,6 +300,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
   rc = s->memory == NULL || s->bindings == NULL
            ? no_memory(err)
            : gpass_mask(o.passes_off, o.n_passes_off, &s->passes_off, err);
+  if (rc == BS_OK) rc = take_weights(s, &o, err);
   if (rc == BS_OK) rc = open_core(s, &o, err);
   if (rc == BS_OK) rc = bs_session_bind(s, o.dims, o.n_dims, err);
   if (rc != BS_OK) {
@@ -240,10 +314,11 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
 
 BS_API void bs_session_close(bs_session *s) {
   if (s == NULL) return;
-  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) gbinding_free(s->bindings[i]);
+  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) drop_binding(s, s->bindings[i]);
   gcore_close(s->core, s->rank);
   free(s->bindings);
   free(s->memory);
+  free(s->weights);
   free(s);
 }
 
@@ -361,8 +436,8 @@ BS_API uint64_t bs_session_workspace(const bs_session *s) {
 }
 
 /* Outputs that the caller gave memory for lie there and not in the arena. */
-void gsession_place(bs_session *s, void *arena) {
-  gbinding_place(s->bound, arena);
+void gsession_place(bs_session *s, void *memory) {
+  gbinding_place(s->bound, memory);
   const uint32_t n = bs_session_port_count(s);
   for (uint32_t i = s->bound->g->n_inputs; i < n; i++)
     if (s->memory[i] != NULL)
@@ -413,6 +488,20 @@ static int64_t run_tokens(const bs_session *s) {
   return 0;
 }
 
+/* The rows of the bound batch, from the chosen slot on, are slots of the model. */
+static int32_t slots_there(const bs_session *s, bs_error *err) {
+  const gmodel *m = s->graph->model;
+  int64_t batch = 0;
+  for (uint32_t i = 0; i < m->n_symbols; i++)
+    if (strcmp(m->symbols[i], "batch") == 0) batch = s->bound->sizes[i];
+  if (batch > 0 && s->slot <= m->slots - batch) return BS_OK;
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SLOT",
+               "a batch of %lld from slot %lld: there are %lld slots", (long long)batch, (long long)s->slot,
+               (long long)m->slots);
+  bs_error_hint(err, "open the graph with more slots");
+  return BS_INVALID_ARGUMENT;
+}
+
 int32_t gsession_ready(bs_session *s, int64_t *out_tokens, bs_error *err) {
   for (uint32_t i = 0; i < s->bound->g->n_inputs; i++)
     if (s->memory[i] == NULL && graph_count(&s->bound->g->values[gsession_value(s, i)]) > 0)
@@ -427,6 +516,11 @@ int32_t gsession_ready(bs_session *s, int64_t *out_tokens, bs_error *err) {
     return BS_OVERFLOW;
   }
   if (limit > 0) s->bound->length = s->core->length; /* of no cache: sessions run at the same time */
+  if (s->graph->model->slots > 0) {
+    const int32_t rc = slots_there(s, err);
+    if (rc != BS_OK) return rc;
+    gbinding_set_slot(s->bound, s->slot);
+  }
   return gsession_arena(s, err);
 }
 
@@ -468,6 +562,35 @@ BS_API int32_t bs_session_cache(bs_session *s, int64_t length, bs_error *err) {
                         "the cache holds %lld tokens and cannot be cut to %lld", (long long)s->core->length,
                         (long long)length);
   s->core->length = length;
+  return BS_OK;
+}
+
+static int32_t has_slot(const bs_session *s, const char *function, int64_t slot, bs_error *err) {
+  if (s == NULL) return gargs_null(function, "session", err);
+  const int64_t slots = s->graph->model->slots;
+  if (slot >= 0 && slot < slots) return BS_OK;
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SLOT", "there is no slot %lld, the model has %lld",
+               (long long)slot, (long long)slots);
+  bs_error_hint(err, "bs_graph_options.slots says how many there are");
+  return BS_INVALID_ARGUMENT;
+}
+
+BS_API int32_t bs_session_slot(bs_session *s, int64_t first, bs_error *err) {
+  const int32_t rc = has_slot(s, "bs_session_slot", first, err);
+  if (rc == BS_OK) s->slot = first;
+  return rc;
+}
+
+BS_API int32_t bs_session_slot_copy(bs_session *s, int64_t from, int64_t to, int64_t tokens, bs_error *err) {
+  int32_t rc = has_slot(s, "bs_session_slot_copy", from, err);
+  if (rc == BS_OK) rc = has_slot(s, "bs_session_slot_copy", to, err);
+  if (rc == BS_OK && (tokens < 0 || tokens > s->graph->model->cache_tokens))
+    rc = bs_error_set(err, BS_OVERFLOW, "BS-GRAPH-CACHE", "a slot holds %lld tokens, not %lld",
+                      (long long)s->graph->model->cache_tokens, (long long)tokens);
+  if (rc == BS_OK) rc = gcore_take_states(s->core, s->graph->model, err);
+  if (rc != BS_OK) return rc;
+  if (from != to) gstates_copy_slot(s->bound, from, to, tokens);
+  gcore_give_states(s->core, s->graph->model);
   return BS_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef BS_GRAPH_RUN_SESSION_H
 #define BS_GRAPH_RUN_SESSION_H
 #include "graph/api.h"
+#include "graph/ir/arena.h"
 #include "graph/pass/pass.h"
 #include "graph/run/run.h"
 
@@ -18,9 +19,12 @@ struct bs_session {
   gbinding *bound; /* one of bindings */
   gbinding **bindings;
   uint32_t n_bindings; /* places */
-  uint32_t passes_off, f64, profile;
-  void **memory;   /* of each port, the caller's; NULL: not set */
-  void *workspace; /* the caller's; NULL: the binding's own */
+  uint32_t passes_off, f64, profile, tokenwise;
+  int64_t slot;     /* that row 0 of a run uses */
+  char *weights;    /* as the options; NULL */
+  uint32_t x_bytes; /* lower_options */
+  void **memory;    /* of each port, the caller's; NULL: not set */
+  void *workspace;  /* the caller's; NULL: the binding's own */
   uint64_t clock;
   uint64_t dropped[GSESSION_DROPPED]; /* hashes of the sizes of bindings that made room, the last ones */
   uint64_t n_dropped;
@@ -28,12 +32,28 @@ struct bs_session {
   char verified[GVERIFIED_COUNT][160];
 };
 
+/* misses.c: what passes say of a node of the model that they left; pass NULL: of each node, once. */
+typedef struct gmiss {
+  const char *node, *text, *pass;
+} gmiss;
+typedef struct gmisses {
+  gmiss *rows;
+  uint32_t n, cap;
+  int failed; /* no memory */
+  arena texts;
+} gmisses;
+void gmiss_add(void *misses, const graph *g, uint32_t node, const char *pass, const char *text);
+void gmisses_put(const gmisses *misses, int json, bs_text *io_text);
+void gmisses_free(gmisses *misses);
+/* Lowers the model again for the bound sizes, and runs the session's passes over it. */
+int32_t gsession_misses(bs_session *session, gmisses *out_misses, bs_error *err);
+
 /* The value of a port of the bound graph; GNONE: there is no such port. */
 uint32_t gsession_value(const bs_session *session, uint32_t port);
 /* Memory for the arena: the caller's, or the binding's own. */
 int32_t gsession_arena(bs_session *session, bs_error *err);
 /* The arena lies there; outputs that the caller gave memory for lie in that. */
-void gsession_place(bs_session *session, void *arena);
+void gsession_place(bs_session *session, void *memory);
 /* All inputs are set, and the tokens fit into the cache. *out_tokens: how many the run adds. */
 int32_t gsession_ready(bs_session *session, int64_t *out_tokens, bs_error *err);
 #endif

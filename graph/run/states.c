@@ -33,6 +33,18 @@ void gstates_put(const gcore *core, const unsigned char *from) {
     copy_changes(core->states[i].data, from, core->states[i].bytes);
 }
 
+void gstates_copy_slot(const gbinding *b, int64_t from, int64_t to, int64_t tokens) {
+  for (uint32_t i = 0; i < b->g->n_values; i++) {
+    const gvalue *v = &b->g->values[i];
+    if (v->kind != GV_STATE || v->rank != 4) continue;
+    const int64_t line = v->dims[3] * (int64_t)BS_DTYPE_BYTES(v->dtype), group = v->dims[2] * line,
+                  row = v->dims[1] * group;
+    unsigned char *slot0 = (unsigned char *)b->tensors[i].data - b->slot * row;
+    for (int64_t g = 0; g < v->dims[1]; g++)
+      memmove(slot0 + to * row + g * group, slot0 + from * row + g * group, (size_t)(tokens * line));
+  }
+}
+
 int32_t gstates_keep(const gcore *core, unsigned char **out_bytes, bs_error *err) {
   *out_bytes = calloc(1, gstates_bytes(core) + 1u); /* zeros take no memory before they are written */
   if (*out_bytes == NULL)

@@ -43,8 +43,14 @@ static int32_t open_beside(const bs_session *s, bs_session_options o, bs_session
 
 static int32_t open_written(const bs_session *s, uint32_t f64, bs_session **out, bs_error *err) {
   static const char *const all[] = {"all"};
-  const bs_session_options o = {
-      .threads = 1, .backend = "ref", .passes_off = all, .n_passes_off = 1, .f64 = f64};
+  static const char *const x[] = {NULL, "float", "x8"};
+  const bs_session_options o = {.threads = 1,
+                                .backend = "ref",
+                                .passes_off = all,
+                                .n_passes_off = 1,
+                                .f64 = f64,
+                                .weights = s->weights,
+                                .activations = x[s->x_bytes]};
   return open_beside(s, o, out, err);
 }
 
@@ -410,6 +416,11 @@ BS_API int32_t bs_session_verify(bs_session *s, bs_verify_report *out_report, bs
   if (s == NULL || out_report == NULL) return gargs_null(function, "session and out_report", err);
   if (gargs_size(function, "bs_verify_report", out_report->struct_size, err) != BS_OK)
     return BS_INVALID_ARGUMENT;
+  if (s->graph->model->slots > 0) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SLOT", "a graph with slots is not compared with itself");
+    bs_error_hint(err, "open the graph without slots for this");
+    return BS_UNSUPPORTED;
+  }
   gverify *v = NULL;
   int32_t rc = gverify_open(s, &v, err);
   if (rc == BS_OK) rc = gverify_run(v, out_report, err);

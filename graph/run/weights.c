@@ -8,6 +8,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/memory.h"
+#include "core/op/quant.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
 
@@ -79,6 +80,17 @@ static void drop_behind(const strided *s, int64_t row, int64_t nrows) {
   if (s->part.row_stride >= s->cols && end > begin) gdrop_mapped(s->part.data + begin, end - begin);
 }
 
+/* Multiplies rows that were read. */
+static void scale_rows(const strided *s, int64_t nrows, int64_t count, uint32_t dtype, void *out,
+                       int64_t out_stride) {
+  for (int64_t r = 0; r < nrows; r++) {
+    float *row = (float *)out + r * out_stride;
+    for (int64_t k = 0; dtype == BS_F32 && k < count; k++) row[k] = (float)(s->part.scale * (double)row[k]);
+    for (int64_t k = r * out_stride; dtype != BS_F32 && k < r * out_stride + count; k++)
+      bs_store_f64(dtype, out, k, s->part.scale * bs_load_f64(dtype, out, k));
+  }
+}
+
 /* Rows row .. row+nrows-1 of one part. */
 static void read_part(const strided *s, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                       void *out, int64_t out_stride) {
@@ -110,6 +122,7 @@ static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partiti
     }
     const int64_t n = nrows < s.part.rows - row ? nrows : s.part.rows - row;
     read_part(&s, row, n, cols, dtype, out, out_stride);
+    if (s.part.scale != 0) scale_rows(&s, n, cols != NULL ? cols->count : s.cols, dtype, out, out_stride);
     out = (unsigned char *)out + (uint64_t)n * line;
     nrows -= n;
     row = 0;
@@ -121,11 +134,17 @@ static gpart part_of(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
   return (gpart){(const unsigned char *)root->data + (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype),
-                 v->dims[0], v->strides[0], v->strides[1]};
+                 v->dims[0], v->strides[0], v->strides[1], v->scale};
 }
 
 static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
   const gvalue *w = &g->values[node->weight];
+  const gquant *quant = graph_quant(g, node->weight);
+  if (quant != NULL) {
+    gweight key = {.rows = w->dims[0], .cols = w->dims[1], .n_parts = quant->n_keys, .form = quant->quant};
+    memcpy(key.keys, quant->keys, sizeof key.keys);
+    return key;
+  }
   gweight key = {.rows = w->dims[0],
                  .cols = w->dims[1],
                  .n_parts = 1,
@@ -143,11 +162,61 @@ static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
 }
 
 static int same_weight(const gweight *a, const gweight *b) {
-  return a->n_parts == b->n_parts && memcmp(a->parts, b->parts, sizeof a->parts) == 0 && a->rows == b->rows &&
-         a->cols == b->cols && a->dtype == b->dtype && a->x_dtype == b->x_dtype && a->y_dtype == b->y_dtype;
+  if (a->form.struct_size != b->form.struct_size ||
+      (a->form.struct_size > 0 && !bs_quant_same_form(&a->form, &b->form)))
+    return 0;
+  return memcmp(a->keys, b->keys, sizeof a->keys) == 0 && a->n_parts == b->n_parts &&
+         memcmp(a->parts, b->parts, sizeof a->parts) == 0 && a->rows == b->rows && a->cols == b->cols &&
+         a->dtype == b->dtype && a->x_dtype == b->x_dtype && a->y_dtype == b->y_dtype;
 }
 
-static int32_t pack(gcore *core, grank *rank, gweight *key, const gquery *q, bs_error *err) {
+/* The elements of a weight's parts are there to be read. */
+static int32_t ask_weight(const graph *g, uint32_t weight, bs_error *err) {
+  const gvalue *w = &g->values[weight];
+  if (!(w->flags & GV_JOINED)) return graph_ask(g, weight, err);
+  const gjoin *join = w->data;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < join->n && rc == BS_OK; i++) rc = graph_ask(g, join->parts[i], err);
+  return rc;
+}
+
+/* Quantised weights are packed for matmul_q: a take_q asks with a product of one row. */
+static int32_t pack_quant(grank *rank, const gquery *q, bs_packed **out_packed, bs_error *err) {
+  const bs_quant *form = q->query.quant;
+  gquery product;
+  if (strcmp(q->query.op, "take_q") != 0)
+    return rank->api->pack(rank->rank, &q->query, NULL, out_packed, err);
+  memset(&product, 0, sizeof product);
+  const int64_t columns[2] = {form->cols, form->rows};
+  for (uint32_t i = 0; i < 2; i++) {
+    product.descs[i] = (bs_tensor_desc){.struct_size = (uint32_t)sizeof product.descs[i],
+                                        .dtype = BS_F32,
+                                        .rank = 2,
+                                        .dims = {1, columns[i]},
+                                        .strides = {columns[i], 1}};
+    product.args[3 * i] = &product.descs[i];
+  }
+  product.query = (bs_op_query){.struct_size = (uint32_t)sizeof product.query,
+                                .nargs = 4,
+                                .op = "matmul_q",
+                                .args = product.args,
+                                .weight_dtype = BS_F32,
+                                .quant = form};
+  return rank->api->pack(rank->rank, &product.query, NULL, out_packed, err);
+}
+
+/* Gives back the pages of what was packed. */
+static void drop_all(const gweight *key, const gquant *quant) {
+  if (quant != NULL) gdrop_mapped(quant->data, quant->bytes);
+  for (uint32_t i = 0; i < key->n_parts && quant == NULL; i++) {
+    const gpart *p = &key->parts[i];
+    const int64_t last = (p->rows - 1) * p->row_stride + (key->cols - 1) * p->col_stride;
+    gdrop_mapped(p->data, (uint64_t)(last + 1) * BS_DTYPE_BYTES(key->dtype));
+  }
+}
+
+static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, gweight *key, const gquery *q,
+                    bs_error *err) {
   if (!ARRAY_GROW(core->weights, core->n_weights, core->cap_weights))
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a packed weight");
   const bs_source source = {.struct_size = (uint32_t)sizeof source,
@@ -157,16 +226,18 @@ static int32_t pack(gcore *core, grank *rank, gweight *key, const gquery *q, bs_
                             .ctx = key,
                             .read = read_rows};
   const double began = bs_clock_s();
-  int32_t rc = bs_memory_fits((uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype),
-                              "BS-GRAPH-MEMORY", "the packed weights of the model", err);
-  if (rc == BS_OK) rc = rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
+  const gquant *quant = graph_quant(g, weight);
+  const uint64_t bytes = quant != NULL
+                             ? bs_quant_bytes(&quant->quant)
+                             : (uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype);
+  int32_t rc = quant != NULL ? BS_OK : ask_weight(g, weight, err);
+  if (rc == BS_OK) rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the packed weights of the model", err);
+  if (rc == BS_OK)
+    rc = quant != NULL ? pack_quant(rank, q, &key->packed, err)
+                       : rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += bs_clock_s() - began;
-  for (uint32_t i = 0; i < key->n_parts; i++) {
-    const gpart *p = &key->parts[i];
-    const int64_t last = (p->rows - 1) * p->row_stride + (key->cols - 1) * p->col_stride;
-    gdrop_mapped(p->data, (uint64_t)(last + 1) * BS_DTYPE_BYTES(key->dtype));
-  }
+  drop_all(key, quant);
   core->packed_bytes += rank->api->packed_bytes(key->packed);
   key->rank = rank;
   rank->refs++;
@@ -183,6 +254,6 @@ int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *nod
     if (rc != BS_UNSUPPORTED) return rc;
     bs_error_clear(err);
   }
-  const int32_t rc = pack(core, rank, &key, q, err);
+  const int32_t rc = pack(core, rank, g, node->weight, &key, q, err);
   return rc == BS_OK ? rank->api->op_prepare(rank->rank, &q->query, key.packed, out_plan, err) : rc;
 }

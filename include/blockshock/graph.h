@@ -97,10 +97,17 @@ typedef struct bs_dim {
 typedef struct bs_graph_options {
   uint32_t struct_size;
   uint32_t reserved;
-  /* The most tokens of the key-value cache of a folder with config.json. 0: the number in config.json. */
+  /* The most tokens of the key-value cache of a folder or a GGUF file. 0: the number that it says. */
   int64_t cache_tokens;
-  /* The number of first layers to read of a folder, for a comparison that would take too long. 0: all. */
+  /* The number of first layers to read of a folder or a GGUF file, for a comparison that would take too long.
+   * 0: all. */
   int64_t layers;
+  /* Since 0.13. Sequences of a folder whose key-value caches lie side by side, at most 1024 (generate.h uses
+   * it). 0: one sequence, whose length the session counts. Else the inputs are `input_ids` i64 [batch,
+   * sequence], `lengths` i64 [batch] (tokens in the cache of each row before the run) and `rows` i64 [rows]
+   * (rows of [batch sequence] whose logits are wanted); the output is `logits` [rows, words]. Row i of a run
+   * uses slot bs_session_slot + i. */
+  int64_t slots;
 } bs_graph_options;
 
 /* A node that the library cannot serve. Strings live during the call. */
@@ -117,9 +124,9 @@ typedef struct bs_graph_issue {
 
 /* ---- models --------------------------------------------------------------------------------- */
 
-/* Reads a model: a file .onnx, or a folder with config.json and safetensors. Maps its files; the files must
- * stay as they are until the graph is closed. options may be NULL. BS_INPUT: the file is damaged or unusual,
- * and where. */
+/* Reads a model: a file .onnx or .gguf, or a folder with config.json and safetensors. Maps its files; the
+ * files must stay as they are until the graph is closed. options may be NULL. BS_INPUT: the file is damaged
+ * or unusual, and where. */
 BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_graph_options *options,
                              bs_graph **out_graph, bs_error *err);
 /* Makes an empty model, which the functions below fill. Its operators are those of ai.onnx, opset 24. */
@@ -169,6 +176,7 @@ typedef struct bs_graph_info {
   uint64_t states, state_bytes; /* key-value cache */
   int64_t cache_tokens;         /* 0: it has no cache */
   double load_seconds;
+  int64_t slots; /* since 0.13: as in bs_graph_options */
 } bs_graph_info;
 BS_API int32_t bs_graph_info_get(const bs_graph *graph, bs_graph_info *out_info, bs_error *err);
 /* Calls `each` for each operator that the model uses: its name, domain and how many nodes. */
@@ -205,6 +213,20 @@ typedef struct bs_session_options {
    */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   void *progress_user;
+  /* Since 0.13. The weights of products are rounded to a scheme when they are packed, and stay so in memory:
+   * w8, w8g32, w4g32, w4z32, w4k, w6k (share/doc/blockshock/models.md), or a list "PATTERN=SCHEME;..", of
+   * which the first counts whose pattern (* is any text) fits the name of the weight or of its node. "float"
+   * leaves a weight as it is. Beside quantised weights a model of token ids has f32 activations. NULL: as in
+   * the model; of a session that shares, as the other has. */
+  const char *weights;
+  /* Since 0.13. How products take X beside quantised weights: "float" or "x8" (whole numbers of 8 bits with
+   * scales). NULL: as the model's format asks. */
+  const char *activations;
+  /* Since 0.13. 1: the bits of a token's result do not depend on the tokens beside it, on how many they are
+   * or on the threads: products, and attention of up to 8 queries, are asked with BS_QUERY_TOKENWISE. What
+   * the backend does not serve so runs on `ref`. */
+  uint32_t tokenwise;
+  uint32_t reserved;
 } bs_session_options;
 
 /* Lowers the model, runs the passes, packs the weights and plans the memory. options may be NULL.
@@ -242,6 +264,13 @@ BS_API int32_t bs_session_run(bs_session *session, bs_error *err);
 BS_API int64_t bs_session_cache_length(const bs_session *session);
 BS_API int64_t bs_session_cache_limit(const bs_session *session);
 BS_API int32_t bs_session_cache(bs_session *session, int64_t length, bs_error *err);
+/* Since 0.13, of a graph with slots. Row 0 of the next runs uses the cache of slot `first`, row 1 the one
+ * after it. Another plan keeps the choice. */
+BS_API int32_t bs_session_slot(bs_session *session, int64_t first, bs_error *err);
+/* Since 0.13, of a graph with slots. Copies the first `tokens` tokens of the cache of slot `from` to slot
+ * `to`, and leaves the rest of it. Between runs. */
+BS_API int32_t bs_session_slot_copy(bs_session *session, int64_t from, int64_t to, int64_t tokens,
+                                    bs_error *err);
 
 /* One node of a plan, as it was judged by bs_session_check. */
 typedef struct bs_node_check {
@@ -328,7 +357,9 @@ enum bs_session_report {
   BS_REPORT_EXPLAIN = 1, /* passes, nodes, who serves them, memory */
   BS_REPORT_PLAN = 2,    /* the arena: bound, ratio, peak step and its largest tensors */
   BS_REPORT_PROFILE = 3, /* time of each node; needs `profile` */
-  BS_REPORT_DUMP = 4     /* the lowered graph, a line a node */
+  BS_REPORT_DUMP = 4,    /* the lowered graph, a line a node */
+  /* Since 0.13. Why passes left nodes: lines "NODE<tab>PASS<tab>REASON"; "NODE<tab><tab>" of each. */
+  BS_REPORT_MISSES = 5
 };
 BS_API int32_t bs_session_text(bs_session *session, uint32_t what, uint32_t json,
                                void (*put)(void *user, const char *text), void *user, bs_error *err);

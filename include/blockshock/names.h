@@ -35,7 +35,7 @@ enum bs_name_table {
   BS_NAMES_COUNT_ = 6
 };
 /* How many core ops there are. */
-#define BS_CORE_OPS 31
+#define BS_CORE_OPS 33
 
 /* A word, the table that it is in, and the number that it names. */
 typedef struct bs_name {
@@ -129,7 +129,9 @@ static inline const bs_name *bs_name_rows(uint32_t *out_n) {
                                  {BS_NAMES_OP, 27, "reduce"},
                                  {BS_NAMES_OP, 28, "take"},
                                  {BS_NAMES_OP, 29, "put"},
-                                 {BS_NAMES_OP, 30, "topk"}};
+                                 {BS_NAMES_OP, 30, "topk"},
+                                 {BS_NAMES_OP, 31, "matmul_q"},
+                                 {BS_NAMES_OP, 32, "take_q"}};
   *out_n = sizeof rows / sizeof rows[0];
   return rows;
 }

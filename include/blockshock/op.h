@@ -131,6 +131,9 @@ typedef struct bs_op_query {
    * compared them. NULL: no knob is set. A caller that asks through the host leaves it NULL: the knobs come
    * with a choice (share/doc/blockshock/tuning.md). */
   const char *knobs;
+  /* Since 0.13. matmul_q and take_q: the weight's form, and at pack its contents (the pack's source is NULL).
+   * A plan keeps nothing of it but its numbers. NULL for all other ops. */
+  const bs_quant *quant;
 } bs_op_query;
 
 /* The cost of one run of a query, by the op's schema (bs_host.op_cost): rows * flops_row + flops_fixed FLOPs,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * tensor.h - dtypes, tensors (views; never own memory), sources (where a matrix comes from) and
- * K-partitions and masks (which input columns a rank owns).
+ * tensor.h - dtypes, tensors (views; never own memory), sources (where a matrix comes from), quantised
+ * matrices, and K-partitions and masks (which input columns a rank owns).
  *
  * Units: dims, strides, rows and columns are counted in elements, and what is named `bytes` in bytes.
  * Ownership: no struct of this header owns memory. Its maker keeps the memory that its pointers name for as
- * long as the struct is used, and so the ctx of a source and of a bs_kept.
+ * long as the struct is used, and so the ctx of a source, of a bs_kept and of a bs_quant.
  * Threads: the structs are data. The functions `read` may be called by several threads at the same time, and
  * give the same bits each time.
  * Errors: `read` returns an enum bs_status and fills err, which may be NULL. BS_INPUT is a file that cannot
@@ -168,6 +168,46 @@ typedef struct bs_source {
    * that replaces `read` must replace ctx too. */
   const bs_generator *generator;
 } bs_source;
+
+/* Values of bs_quant.flags. */
+enum bs_quant_flags {
+  BS_QUANT_ZEROS = 1, /* each group has its zero */
+  BS_QUANT_LOWS = 2,  /* each group, with STEPS each span, has its low */
+  BS_QUANT_STEPS = 4  /* scales (and lows) of spans, times a whole number of each group */
+};
+
+/* The arrays that bs_quant.read fills. The caller owns them; an array without its flag is NULL. Rows of codes
+ * lie codes_stride bytes apart, rows of the others have no gap between them. */
+typedef struct bs_quant_rows {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint8_t *codes; /* [nrows][cols], a byte each: 0 .. 2^bits - 1 */
+  int64_t codes_stride;
+  float *scales;      /* [nrows][spans] */
+  uint8_t *zeros;     /* [nrows][groups]: 0 .. 2^bits - 1 */
+  float *lows;        /* [nrows][spans] */
+  int8_t *steps;      /* [nrows][groups] */
+  uint8_t *low_steps; /* [nrows][groups]: of LOWS with STEPS */
+} bs_quant_rows;
+
+/* A quantised matrix. A group is `group` neighbouring columns of one row, a span `span` of them; the last of
+ * a row may be shorter. Element (n,k) has the code q, and its group has a zero, a scale and a low. It is
+ * w = scale (q - zero) - low, in f32, each operation rounded. Without STEPS a span is a group. With STEPS
+ * scale = scales[span] steps[group] and low = lows[span] low_steps[group]. Without LOWS nothing is
+ * subtracted. share/doc/blockshock/ops.md has the sums of matmul_q. */
+typedef struct bs_quant {
+  uint32_t struct_size;
+  uint32_t bits;  /* of a code: 4, 6 or 8 */
+  uint32_t flags; /* enum bs_quant_flags */
+  int32_t zero;   /* of all groups, without ZEROS: 0 .. 2^bits - 1 */
+  int64_t rows, cols;
+  int64_t group; /* a power of two, 16 .. 256, or cols: one scale a row */
+  int64_t span;  /* with STEPS a multiple of group, at most 256; else group */
+  void *ctx;
+  /* Rows row .. row + nrows - 1 into the arrays of `out`; nothing is written between rows of codes.
+   * Thread-safe and pure. NULL in a query that packs nothing. */
+  int32_t (*read)(void *ctx, int64_t row, int64_t nrows, const bs_quant_rows *out, bs_error *err);
+} bs_quant;
 
 #ifdef __cplusplus
 }

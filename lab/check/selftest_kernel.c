@@ -97,7 +97,7 @@ static int32_t measure(const struct control *c, json_t *record, bs_error *err) {
   double now = 0.0;
   uint64_t drawn = 0;
   bs_sampler_options o;
-  bs_sampling *s = NULL;
+  bs_sampled *s = NULL;
   clock_arm mine = {CALL_S * (c->slower > 0 ? c->slower : 1.0), &now, &drawn}, twin = {CALL_S, &now, &drawn};
   const bs_sampler_arm arms[] = {{.name = "this", .user = &mine, .batch = clock_batch},
                                  {.name = "twin", .user = &twin, .batch = clock_batch}};

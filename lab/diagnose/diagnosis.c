@@ -155,7 +155,7 @@ static void tell_sampled(void *user, const char *what, uint64_t done, uint64_t t
   bs_tell(user, what, done, total);
 }
 
-static int32_t sample(const bs_diagnosis *d, const bs_sampler_arm *arms, uint32_t n, bs_sampling **out,
+static int32_t sample(const bs_diagnosis *d, const bs_sampler_arm *arms, uint32_t n, bs_sampled **out,
                       bs_error *err) {
   const bs_sampler_host host = {
       .user = (void *)(uintptr_t)d, .disturb = bs_disturb_host, .progress = tell_sampled};
@@ -177,7 +177,7 @@ static void note_disturbance(bs_diagnosis *d, const bs_comparison *c) {
 }
 
 int32_t bs_pair_time(bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_times *out, bs_error *err) {
-  bs_sampling *s = NULL;
+  bs_sampled *s = NULL;
   memset(out, 0, sizeof *out);
   const int32_t rc = sample(d, arms, 2, &s, err);
   if (rc == BS_OK) {
@@ -192,7 +192,7 @@ int32_t bs_pair_time(bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_time
 
 int32_t bs_arm_time(const bs_diagnosis *d, const bs_sampler_arm *arm, double *out_median, double *out_first,
                     bs_error *err) {
-  bs_sampling *s = NULL;
+  bs_sampled *s = NULL;
   const int32_t rc = sample(d, arm, 1, &s, err);
   if (rc == BS_OK) {
     *out_median = s->arm[0].look.p50;

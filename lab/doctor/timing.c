@@ -154,7 +154,7 @@ static int32_t self_pairs(bs_arm *const *arm, uint64_t seed, bs_comparison *out,
                                  bs_arm_sampled(arm[1], "second", BS_TIME_HOT)};
   const bs_sampler_host host = {.user = (void *)arm, .disturb = bs_disturb_host, .rebuild = rebuild_both};
   bs_sampler_options o;
-  bs_sampling *s = NULL;
+  bs_sampled *s = NULL;
   bs_sampler_defaults(&o);
   o.pairs_min = o.pairs_max = PAIRS;
   o.warm_seconds = 0.5;

@@ -40,7 +40,7 @@ typedef struct bs_point {
   bs_kernel_seeds seeds;
   bs_entrant of[BS_KERNEL_PROVIDERS + 1];
   uint32_t n;
-  bs_sampling *sampling; /* NULL: nothing was paired */
+  bs_sampled *sampling; /* NULL: nothing was paired */
 } bs_point;
 
 static inline int bs_entrant_runs(const bs_entrant *e) {

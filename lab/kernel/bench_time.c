@@ -165,7 +165,7 @@ static const bs_entrant *best_other(const bs_point *point, const bs_entrant *e) 
 
 static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entrant *other,
                        bs_comparison *out, bs_error *err) {
-  const bs_sampling *s = point->sampling;
+  const bs_sampled *s = point->sampling;
   const double *mine = s->arm[e->paired].seconds, *theirs = s->arm[other->paired].seconds;
   size_t start[BS_GROUPS_MAX + 1];
   const uint32_t groups = bs_sampling_groups(s, start);

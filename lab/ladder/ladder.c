@@ -196,7 +196,7 @@ typedef struct sampled {
   bs_arm *arm[BS_SAMPLER_ARMS];
   uint32_t n;
   const bs_ladder_options *o;
-  bs_sampling *sampling;
+  bs_sampled *sampling;
 } sampled;
 
 static void tell_sampled(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -231,7 +231,7 @@ static int32_t open_sampled(bs_ladder *l, uint32_t most, const bs_ladder_options
 static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
   bs_sampler_options so;
   bs_sampler_arm arms[BS_SAMPLER_ARMS];
-  bs_sampling *taken = NULL;
+  bs_sampled *taken = NULL;
   const bs_sampler_host host = {
       .user = s, .disturb = bs_disturb_host, .progress = tell_sampled, .rebuild = rebuild};
   bs_sampler_defaults(&so);

@@ -44,7 +44,7 @@ typedef struct bs_ladder {
   bs_rung *rungs;     /* in the order in which they were thought of */
   uint32_t beside;    /* the last so many rungs are the dense layer that options->dense requests */
   bs_machine machine;
-  struct bs_sampling *sampling; /* of bs_ladder_measure: arms by the names of their rungs; NULL: none */
+  struct bs_sampled *sampling; /* of bs_ladder_measure: arms by the names of their rungs; NULL: none */
 } bs_ladder;
 
 typedef struct bs_ladder_options {

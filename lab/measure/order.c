@@ -27,7 +27,7 @@ void bs_design_row(uint32_t n, uint32_t row, uint32_t *out_order) {
 }
 
 /* One look: each arm twice in a row. after[i]: log of (first / second sample) of arm i. */
-static int32_t look(const bs_sampler_arm *arms, bs_sampling *s, double *after, bs_error *err) {
+static int32_t look(const bs_sampler_arm *arms, bs_sampled *s, double *after, bs_error *err) {
   for (uint32_t i = 0; i < s->n_arms; ++i) {
     bs_sample sample[2];
     for (int twice = 0; twice < 2; ++twice) {
@@ -43,7 +43,7 @@ static int32_t look(const bs_sampler_arm *arms, bs_sampling *s, double *after, b
 }
 
 /* Does some arm take longer, or shorter, after another one than after itself? */
-static int32_t looks(const bs_sampler_arm *arms, bs_sampling *s, int *out_tells, bs_error *err) {
+static int32_t looks(const bs_sampler_arm *arms, bs_sampled *s, int *out_tells, bs_error *err) {
   double after[LOOKS][BS_SAMPLER_ARMS];
   int32_t rc = look(arms, s, after[0], err); /* not stored: the arm that ran before this one is unknown */
   for (int k = 0; rc == BS_OK && k < LOOKS; ++k) rc = look(arms, s, after[k], err);
@@ -62,7 +62,7 @@ static int32_t looks(const bs_sampler_arm *arms, bs_sampling *s, int *out_tells,
   return rc;
 }
 
-static double longest_sample(const bs_sampling *s) {
+static double longest_sample(const bs_sampled *s) {
   double most = 0.0;
   for (uint32_t i = 0; i < s->n_arms; ++i) {
     const bs_warm *w = &s->arm[i].warm;
@@ -72,7 +72,7 @@ static double longest_sample(const bs_sampling *s) {
   return most;
 }
 
-int32_t bs_sampler_find_lead(const bs_sampler_options *o, const bs_sampler_arm *arms, bs_sampling *s,
+int32_t bs_sampler_find_lead(const bs_sampler_options *o, const bs_sampler_arm *arms, bs_sampled *s,
                              bs_error *err) {
   if (s->n_arms < 2 || o->phase == BS_TIME_COLD || longest_sample(s) > LONG_SAMPLE) return BS_OK;
   for (;;) {

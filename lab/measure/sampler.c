@@ -31,7 +31,7 @@ typedef struct run {
   const bs_sampler_options *o;
   const bs_sampler_host *host;
   const bs_sampler_arm *arm;
-  bs_sampling *out;
+  bs_sampled *out;
   size_t may_discard;
   size_t group;   /* pairs from one build to the next */
   double rebuilt; /* seconds spent on rebuilding */
@@ -168,7 +168,7 @@ static int taken_away(run *r, uint64_t switches, bs_disturb *now, bs_disturbed_p
 
 /* If more than half of the pairs are disturbed, replacements would be disturbed too. */
 static int worth_discarding(const run *r) {
-  const bs_sampling *s = r->out;
+  const bs_sampled *s = r->out;
   const size_t seen = s->pairs + s->discarded, bad = s->discarded + s->disturbed_kept;
   return s->discarded < r->may_discard && (seen < ENOUGH_SEEN || 2 * bad <= seen);
 }
@@ -233,7 +233,7 @@ static int32_t take_sample(run *r, uint32_t i, double *out_seconds, uint64_t *sw
 /* Each arm once, in the order of a row: one pair for each arm with the subject. A disturbed one is taken
  * again, all arms of it, in the same order. */
 static int32_t take_pair(run *r, int with_echo, bs_error *err) {
-  bs_sampling *s = r->out;
+  bs_sampled *s = r->out;
   uint32_t order[BS_SAMPLER_ARMS];
   bs_design_row(s->n_arms, next_row(r), order);
   for (;;) {
@@ -287,7 +287,7 @@ static void spread_builds(run *r, double each) {
 }
 
 static int32_t build_anew(run *r, bs_error *err) {
-  bs_sampling *s = r->out;
+  bs_sampled *s = r->out;
   if (r->host == NULL || r->host->rebuild == NULL || r->built_last) return BS_OK;
   const double from = bs_sampler_now(r->host);
   void *user = r->host->build_user != NULL ? r->host->build_user : r->host->user;
@@ -305,7 +305,7 @@ static int32_t build_anew(run *r, bs_error *err) {
 /* ---- when it stops ------------------------------------------------------------------------------ */
 
 static int32_t stop_at_intervals(run *r, bs_error *err) {
-  bs_sampling *s = r->out;
+  bs_sampled *s = r->out;
   if (s->n_arms < 2 || s->groups < r->next_look) return BS_OK;
   r->next_look = s->groups + (s->groups + 1) / 2; /* each look is a chance to stop too early */
   const int32_t rc = bs_sampling_compare(s, r->o->margin, err);
@@ -321,7 +321,7 @@ static int32_t stop_at_intervals(run *r, bs_error *err) {
 /* Pairs of the group that is being taken: three builds fit into the fewest pairs, BS_GROUPS_MAX groups hold
  * the most. */
 static size_t group_size(const run *r) {
-  const bs_sampling *s = r->out;
+  const bs_sampled *s = r->out;
   const size_t room = BS_GROUPS_MAX - s->groups, soon = r->o->pairs_min / MIN_BUILDS;
   const size_t least = (r->o->pairs_max - s->start[s->groups] + room - 1) / room;
   if (s->groups < MIN_BUILDS) return soon < r->group ? soon : r->group;
@@ -330,7 +330,7 @@ static size_t group_size(const run *r) {
 
 /* Runs after each pair; a group may end here. All pairs after the last build are one group. */
 static int32_t look_at_rules(run *r, bs_error *err) {
-  bs_sampling *s = r->out;
+  bs_sampled *s = r->out;
   const int enough = s->pairs >= r->o->pairs_min;
   s->seconds = bs_sampler_now(r->host) - r->start;
   s->start[s->groups + 1] = s->pairs;
@@ -346,7 +346,7 @@ static int32_t look_at_rules(run *r, bs_error *err) {
 }
 
 static int32_t take_pairs(run *r, bs_error *err) {
-  bs_sampling *s = r->out;
+  bs_sampled *s = r->out;
   const int echoes = s->n_arms > 1 && r->o->phase != BS_TIME_COLD;
   s->builds = 1;
   int32_t rc = steady(r, err);
@@ -367,14 +367,14 @@ static int may_keep(const run *r) {
   return r->o->keep_stopped && bs_stop_asked() != 0 && r->out != NULL && r->out->pairs >= 5;
 }
 
-static void end_group(bs_sampling *s) {
+static void end_group(bs_sampled *s) {
   s->stop = BS_STOP_SIGNAL;
   s->start[s->groups + 1] = s->pairs;
   if (s->pairs > s->start[s->groups]) ++s->groups;
 }
 
 int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host, const bs_sampler_arm *arms,
-                       uint32_t n_arms, bs_sampling **out, bs_error *err) {
+                       uint32_t n_arms, bs_sampled **out, bs_error *err) {
   run r = {.o = o, .host = host, .arm = arms, .next_look = GROUPS_TO_STOP};
   *out = NULL;
   int32_t rc = refuse_options(o, n_arms, err);
@@ -403,7 +403,7 @@ int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host,
   return rc;
 }
 
-void bs_sampling_free(bs_sampling *s) {
+void bs_sampling_free(bs_sampled *s) {
   if (s == NULL) return;
   for (uint32_t i = 0; i < BS_SAMPLER_ARMS; ++i) {
     free(s->arm[i].seconds);
@@ -413,7 +413,7 @@ void bs_sampling_free(bs_sampling *s) {
   free(s);
 }
 
-bs_series bs_sampling_series(const bs_sampling *s, uint32_t arm) {
+bs_series bs_sampling_series(const bs_sampled *s, uint32_t arm) {
   return (bs_series){
       .phase = s->phase, .calls = s->arm[arm].warm.calls, .count = s->pairs, .seconds = s->arm[arm].seconds};
 }

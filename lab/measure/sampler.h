@@ -6,7 +6,7 @@
  *   bs_sampler_options o;
  *   bs_sampler_defaults(&o);
  *   const bs_sampler_arm arms[] = {{.name = "mine", .user = &a, .batch = run_a}, {.name = "peer", ...}};
- *   bs_sampling *s = NULL;                                 // arms[0] is the subject
+ *   bs_sampled *s = NULL;                                 // arms[0] is the subject
  *   int32_t rc = bs_sampler_run(&o, NULL, arms, 2, &s, err);
  *   if (rc == BS_OK) printf("%g %s\n", s->arm[1].comparison.ratio,
  *                           bs_comparison_name(s->arm[1].comparison.word));
@@ -105,7 +105,7 @@ typedef struct bs_sampled_arm {
   bs_comparison comparison; /* subject = arm 0, other = this one; of arm 0: all zero */
 } bs_sampled_arm;
 
-typedef struct bs_sampling {
+typedef struct bs_sampled {
   uint32_t phase;
   uint32_t n_arms;
   size_t pairs;                        /* used */
@@ -125,23 +125,23 @@ typedef struct bs_sampling {
   bs_sampled_arm arm[BS_SAMPLER_ARMS];
   char warning[BS_SAMPLER_WARNINGS]
               [BS_LOOK_SENTENCE]; /* sentences for the reader: not settled, shapes, ... */
-} bs_sampling;
+} bs_sampled;
 
 /* Runs a sampling. arms[0] is the subject; a single arm is sampled until pairs_max or the time cap. An arm's
  * error ends it: then out is NULL. At most pairs_max / 4 disturbed pairs are discarded and taken again, and
  * none while more than half of the pairs are disturbed. */
 int32_t bs_sampler_run(const bs_sampler_options *options, const bs_sampler_host *host,
-                       const bs_sampler_arm *arms, uint32_t n_arms, bs_sampling **out, bs_error *err);
-void bs_sampling_free(bs_sampling *sampling);
+                       const bs_sampler_arm *arms, uint32_t n_arms, bs_sampled **out, bs_error *err);
+void bs_sampling_free(bs_sampled *sampling);
 /* The groups of pairs that comparisons count as one observation each, [groups + 1] starts; 0: the arms were
  * built less than three times, and bs_compare_pairs made groups. */
-uint32_t bs_sampling_groups(const bs_sampling *sampling, size_t out_start[BS_GROUPS_MAX + 1]);
+uint32_t bs_sampling_groups(const bs_sampled *sampling, size_t out_start[BS_GROUPS_MAX + 1]);
 /* Applies the rule of word.c to a comparison of two arms of the sampling, with its facts on them and on the
  * machine. Comparisons with arm 0 have it already. */
-void bs_sampling_settle(const bs_sampling *sampling, uint32_t subject, uint32_t other,
+void bs_sampling_settle(const bs_sampled *sampling, uint32_t subject, uint32_t other,
                         bs_comparison *comparison);
 /* Typed samples of an arm, for bs_compare_series. */
-bs_series bs_sampling_series(const bs_sampling *sampling, uint32_t arm);
+bs_series bs_sampling_series(const bs_sampled *sampling, uint32_t arm);
 
 /* Runs only the first half: the first call, then blocks until settled. */
 int32_t bs_sampler_warm(const bs_sampler_options *options, const bs_sampler_host *host,
@@ -149,9 +149,9 @@ int32_t bs_sampler_warm(const bs_sampler_options *options, const bs_sampler_host
 
 /* sampling_json.c: a sampling as fields of a record (docs/runs.md lists them). */
 /* Adds an arm's warm-up, samples and warnings. */
-int bs_sampling_arm_json(json_t *into, const bs_sampling *sampling, uint32_t arm);
+int bs_sampling_arm_json(json_t *into, const bs_sampled *sampling, uint32_t arm);
 /* One comparison with the subject, new reference; NULL when out of memory. */
-json_t *bs_sampling_comparison_json(const bs_sampling *sampling, uint32_t arm);
+json_t *bs_sampling_comparison_json(const bs_sampled *sampling, uint32_t arm);
 /* pairs, the rule that stopped, disturbances, warnings; new reference. */
-json_t *bs_sampling_pairs_json(const bs_sampling *sampling);
+json_t *bs_sampling_pairs_json(const bs_sampled *sampling);
 #endif

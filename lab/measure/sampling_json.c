@@ -10,7 +10,7 @@ static json_t *numbers(const double *values, size_t count) {
   return list;
 }
 
-int bs_sampling_arm_json(json_t *into, const bs_sampling *s, uint32_t arm) {
+int bs_sampling_arm_json(json_t *into, const bs_sampled *s, uint32_t arm) {
   const bs_sampled_arm *a = &s->arm[arm];
   const bs_look *l = &a->look;
   json_t *fields =
@@ -32,7 +32,7 @@ int bs_sampling_arm_json(json_t *into, const bs_sampling *s, uint32_t arm) {
   return bad ? -1 : 0;
 }
 
-json_t *bs_sampling_comparison_json(const bs_sampling *s, uint32_t arm) {
+json_t *bs_sampling_comparison_json(const bs_sampled *s, uint32_t arm) {
   const bs_comparison *c = &s->arm[arm].comparison;
   char next[BS_LOOK_SENTENCE];
   const int unclear = c->word == BS_WORD_UNCLEAR, none = c->word == BS_WORD_NONE;
@@ -49,7 +49,7 @@ json_t *bs_sampling_comparison_json(const bs_sampling *s, uint32_t arm) {
   return out;
 }
 
-json_t *bs_sampling_pairs_json(const bs_sampling *s) {
+json_t *bs_sampling_pairs_json(const bs_sampled *s) {
   json_t *warnings = json_array();
   for (uint32_t i = 0; i < s->n_warnings; ++i) json_array_append_new(warnings, json_string(s->warning[i]));
   json_t *disturbed = json_pack("{s:I,s:I,s:I,s:I,s:I}", "stolen", (json_int_t)s->disturbed[BS_DISTURB_STEAL],

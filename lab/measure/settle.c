@@ -78,8 +78,7 @@ int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host
   return rc;
 }
 
-int32_t bs_sampler_warm_again(const bs_sampler_arm *arms, const bs_sampling *s, int backwards,
-                              bs_error *err) {
+int32_t bs_sampler_warm_again(const bs_sampler_arm *arms, const bs_sampled *s, int backwards, bs_error *err) {
   bs_sample sample;
   int32_t rc = BS_OK;
   for (int round = 0; round <= BLOCK; ++round) {

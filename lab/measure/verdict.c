@@ -14,7 +14,7 @@ static const double ORDER_TAIL = 0.01;
 /* ---- comparisons -------------------------------------------------------------------------------- */
 
 /* Mean over the groups of log(time after another arm / time after itself), or 0 within noise. */
-static double order_of(const bs_sampling *s, uint32_t arm) {
+static double order_of(const bs_sampled *s, uint32_t arm) {
   const double *echo = s->arm[arm].echo;
   double mean = 0.0, square = 0.0;
   uint32_t n = 0;
@@ -33,7 +33,7 @@ static double order_of(const bs_sampling *s, uint32_t arm) {
 }
 
 /* Groups of pairs, each from one build; an incomplete last group is merged with the one before. */
-uint32_t bs_sampling_groups(const bs_sampling *s, size_t out_start[BS_GROUPS_MAX + 1]) {
+uint32_t bs_sampling_groups(const bs_sampled *s, size_t out_start[BS_GROUPS_MAX + 1]) {
   uint32_t n = s->groups;
   if (s->builds < MIN_GROUPS) return 0;
   for (uint32_t g = 0; g <= n; ++g) out_start[g] = s->start[g];
@@ -42,7 +42,7 @@ uint32_t bs_sampling_groups(const bs_sampling *s, size_t out_start[BS_GROUPS_MAX
   return n;
 }
 
-static int32_t compare(bs_sampling *s, uint32_t other, double margin, bs_error *err) {
+static int32_t compare(bs_sampled *s, uint32_t other, double margin, bs_error *err) {
   const bs_series subject = bs_sampling_series(s, 0), series = bs_sampling_series(s, other);
   bs_comparison *c = &s->arm[other].comparison;
   size_t start[BS_GROUPS_MAX + 1];
@@ -52,7 +52,7 @@ static int32_t compare(bs_sampling *s, uint32_t other, double margin, bs_error *
   return bs_no_memory(err, "comparing %zu pairs", s->pairs);
 }
 
-int32_t bs_sampling_compare(bs_sampling *s, double margin, bs_error *err) {
+int32_t bs_sampling_compare(bs_sampled *s, double margin, bs_error *err) {
   bs_comparison *table[BS_SAMPLER_ARMS];
   for (uint32_t i = 0; i < s->n_arms; ++i) s->arm[i].order = order_of(s, i);
   for (uint32_t i = 1; i < s->n_arms; ++i) {
@@ -69,7 +69,7 @@ int32_t bs_sampling_compare(bs_sampling *s, double margin, bs_error *err) {
 
 /* ---- messages to the reader --------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void warn(bs_sampling *s, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void warn(bs_sampled *s, const char *format, ...) {
   va_list args;
   if (s->n_warnings == BS_SAMPLER_WARNINGS) {
     snprintf(s->warning[s->n_warnings - 1], sizeof s->warning[0], "and more of the kind");
@@ -80,7 +80,7 @@ __attribute__((format(printf, 2, 3))) static void warn(bs_sampling *s, const cha
   va_end(args);
 }
 
-static void warn_of_disturbances(bs_sampling *s) {
+static void warn_of_disturbances(bs_sampled *s) {
   const size_t all = s->pairs + s->discarded;
   for (uint32_t k = 0; k < BS_DISTURB_COUNT_; ++k) {
     if (s->disturbed[k] == 0) continue;
@@ -95,7 +95,7 @@ static void warn_of_disturbances(bs_sampling *s) {
     warn(s, "%s", bs_disturbance_cause(&s->disturbance, cause, sizeof cause));
 }
 
-void bs_sampling_settle(const bs_sampling *s, uint32_t subject, uint32_t other, bs_comparison *c) {
+void bs_sampling_settle(const bs_sampled *s, uint32_t subject, uint32_t other, bs_comparison *c) {
   const bs_word_facts facts = {
       .disturbance = &s->disturbance,
       .equal = s->arm[subject].kind == s->arm[other].kind,
@@ -103,7 +103,7 @@ void bs_sampling_settle(const bs_sampling *s, uint32_t subject, uint32_t other, 
   bs_comparison_settle(c, &facts);
 }
 
-static void settle_all(bs_sampling *s) {
+static void settle_all(bs_sampled *s) {
   for (uint32_t i = 1; i < s->n_arms; ++i) {
     bs_comparison *c = &s->arm[i].comparison;
     c->needs_seconds = s->pairs > 0 ? s->seconds * (double)c->needs / (double)s->pairs : 0.0;
@@ -111,7 +111,7 @@ static void settle_all(bs_sampling *s) {
   }
 }
 
-int32_t bs_sampling_judge(bs_sampling *s, bs_error *err) {
+int32_t bs_sampling_judge(bs_sampled *s, bs_error *err) {
   char sentence[BS_LOOK_SENTENCE];
   settle_all(s);
   for (uint32_t i = 0; i < s->n_arms; ++i) {

@@ -113,7 +113,7 @@ static int add_seconds(benching *b, json_t *row) {
   return bad ? -1 : 0;
 }
 
-static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
+static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
   const bs_sampled_arm *arm = &s->arm[0];
   uint64_t flops, bytes;
   double low = 0, high = 0;
@@ -173,7 +173,7 @@ static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t 
                               .batch = take_sample,
                               .threads = bs_host_threads(b->context, b->backend, 1, b->threads)};
   bs_sampler_options o;
-  bs_sampling *s = NULL;
+  bs_sampled *s = NULL;
   b->work = work;
   b->tokens = tokens;
   b->before = before;

@@ -185,6 +185,8 @@ static int32_t start_session(bs_checking *c, const bs_dim *dims, uint32_t n_dims
                                       .n_dims = n_dims,
                                       .passes_off = c->model.passes_off,
                                       .n_passes_off = (uint32_t)c->model.n_passes_off,
+                                      .weights = c->request->weights,
+                                      .activations = c->request->activations,
                                       .progress = c->request->progress,
                                       .progress_user = c->request->progress_user};
   return bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * generate.c - tokens one after another from a model with a key-value cache: the prompt in one run, then one
- * run a token. */
+ * generate.c - tokens one after another from a model with a key-value cache. The expected tokens of
+ * vectors.txt are made by one session, node by node where that is asked for; all other ones by a generator.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,19 @@
 #include "lab/model/model.h"
 #include "lab/stop.h"
 
+static int32_t no_generation(const char *path, bs_error *err) {
+  bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-GENERATE",
+               "%.200s does not generate: it needs a key-value cache and token ids as its one input", path);
+  bs_error_hint(err, "a file .gguf, or a folder with config.json and safetensors, of GPT-2, Llama or Qwen");
+  return BS_UNSUPPORTED;
+}
+
+int32_t bs_model_has_slots(const bs_graph *graph, bs_error *err) {
+  bs_graph_info info = {.struct_size = sizeof info};
+  const int32_t rc = bs_graph_info_get(graph, &info, err);
+  return rc == BS_OK && info.slots < 1 ? no_generation(info.path, err) : rc;
+}
+
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err) {
   bs_port port = {.struct_size = sizeof port};
   bs_graph_info info = {.struct_size = sizeof info};
@@ -22,11 +36,7 @@ int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_er
     *out_symbol = port.symbols[1];
     return BS_OK;
   }
-  bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-GENERATE",
-               "%.200s does not generate: it needs a key-value cache and token ids as its one input",
-               info.path);
-  bs_error_hint(err, "a folder with config.json and safetensors of GPT-2, Llama or Qwen");
-  return BS_UNSUPPORTED;
+  return no_generation(info.path, err);
 }
 
 int32_t bs_model_ids_check(const bs_session *session, const int64_t *ids, size_t n, bs_error *err) {
@@ -122,5 +132,103 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
     times->tokens_s += took;
     if (*out_n == 1) times->first_token_s = took;
   }
+  return rc;
+}
+
+/* ---- a generator ----------------------------------------------------------------------------- */
+
+/* Of each slot: the prompt that it works on, how many tokens it has, and the prompt that is next. */
+typedef struct sequence {
+  size_t prompt, made, next;
+  int live;
+} sequence;
+
+typedef struct generating {
+  const bs_model_prompts *p;
+  bs_token_generator *generator;
+  sequence *slots;
+  size_t n_slots;
+  bs_token *tokens;
+  int overflow;
+} generating;
+
+static int32_t stop_asked(void *user) {
+  (void)user;
+  return bs_stop_asked() != 0;
+}
+
+static int32_t next_prompt(generating *g, size_t slot, bs_error *err) {
+  sequence *s = &g->slots[slot];
+  s->live = s->next < g->p->n && bs_stop_asked() == 0;
+  if (!s->live) return BS_OK;
+  s->prompt = s->next;
+  s->next += g->n_slots;
+  s->made = 0;
+  return bs_generator_prompt(g->generator, (uint32_t)slot, g->p->ids[s->prompt], g->p->lengths[s->prompt],
+                             &g->p->sampling, err);
+}
+
+static int32_t take_token(generating *g, const bs_token *t, bs_error *err) {
+  sequence *s = &g->slots[t->slot];
+  if (!s->live) return BS_OK; /* behind the one that ended it */
+  int ends = g->p->token(g->p->user, s->prompt, t->id) != 0 || t->id == g->p->stop;
+  ends |= ++s->made == g->p->n_new;
+  if (!ends && (t->flags & BS_TOKEN_LAST) == 0) return BS_OK;
+  if (!ends) g->overflow = 1;
+  s->live = 0;
+  bs_generator_end(g->generator, t->slot);
+  return next_prompt(g, t->slot, err);
+}
+
+static int32_t generate_all(generating *g, bs_error *err) {
+  int32_t rc = BS_OK;
+  uint32_t n = 1;
+  for (size_t i = 0; rc == BS_OK && i < g->n_slots; i++) {
+    g->slots[i].next = i;
+    rc = next_prompt(g, i, err);
+  }
+  while (rc == BS_OK && n > 0 && bs_stop_asked() == 0) {
+    rc = bs_generator_step(g->generator, g->tokens, (uint32_t)(8 * g->n_slots), &n, err);
+    /* A prompt in the place of an ended one begins after all tokens of the step have been seen. */
+    for (uint32_t i = 0; rc == BS_OK && i < n; i++) rc = take_token(g, &g->tokens[i], err);
+  }
+  return rc == BS_ABORTED && bs_stop_asked() != 0 ? BS_OK : rc;
+}
+
+int32_t bs_model_generate_many(bs_context *context, const bs_model_request *request, bs_model *model,
+                               const bs_model_prompts *prompts, bs_generator_stats *out_stats,
+                               bs_error *err) {
+  const bs_session_options session = {.struct_size = sizeof session,
+                                      .threads = request->threads,
+                                      .backend = request->backend,
+                                      .passes_off = model->passes_off,
+                                      .n_passes_off = (uint32_t)model->n_passes_off,
+                                      .weights = request->weights,
+                                      .activations = request->activations,
+                                      .choices = request->choices.words,
+                                      .n_choices = (uint32_t)request->choices.n,
+                                      .progress = request->progress,
+                                      .progress_user = request->progress_user};
+  const bs_generator_options options = {
+      .struct_size = sizeof options, .session = &session, .stop = stop_asked};
+  bs_graph_info info = {.struct_size = sizeof info};
+  generating g = {.p = prompts};
+  int32_t rc = bs_graph_info_get(model->graph, &info, err);
+  if (rc != BS_OK) return rc;
+  g.n_slots = (size_t)info.slots;
+  g.slots = calloc(g.n_slots + 1, sizeof *g.slots);
+  g.tokens = calloc(8 * g.n_slots + 1, sizeof *g.tokens);
+  if (g.slots == NULL || g.tokens == NULL)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for tokens");
+  if (rc == BS_OK) g.tokens[0].struct_size = sizeof(bs_token);
+  if (rc == BS_OK) rc = bs_generator_open(context, model->graph, &options, &g.generator, err);
+  if (rc == BS_OK) rc = generate_all(&g, err);
+  if (rc == BS_OK) rc = bs_generator_stats_get(g.generator, out_stats, err);
+  if (rc == BS_OK && g.overflow)
+    rc = bs_error_set(err, BS_OVERFLOW, "BS-GEN-CACHE", "the cache is full, of %lld tokens",
+                      (long long)bs_generator_limit(g.generator));
+  bs_generator_close(g.generator);
+  free(g.slots);
+  free(g.tokens);
   return rc;
 }

@@ -37,8 +37,8 @@ static int32_t add_file(json_t *files, const char *path, bs_error *err) {
 static int is_of_model(const struct dirent *e) {
   const char *dot = strrchr(e->d_name, '.');
   if (dot == NULL || e->d_name[0] == '.') return 0;
-  return strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".onnx") == 0 || strcmp(dot, ".data") == 0 ||
-         strcmp(dot, ".json") == 0 || strcmp(e->d_name, "vectors.txt") == 0;
+  return strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".onnx") == 0 || strcmp(dot, ".gguf") == 0 ||
+         strcmp(dot, ".data") == 0 || strcmp(dot, ".json") == 0 || strcmp(e->d_name, "vectors.txt") == 0;
 }
 
 /* Adds the file and its external data in the same folder (FILE.data); for a folder its model files and
@@ -65,7 +65,8 @@ static int32_t add_files(json_t *files, const char *path, bs_error *err) {
   return rc;
 }
 
-/* "minilm" of out/minilm and of out/minilm/model.onnx, "toy" of toy.onnx; a folder's name for out_dir. */
+/* "minilm" of out/minilm and of out/minilm/model.onnx, "toy" of toy.onnx and toy.gguf; a folder's name for
+ * out_dir. */
 static void name_of(const char *path, char out[65]) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
   char *real = realpath(path, NULL);
@@ -77,7 +78,7 @@ static void name_of(const char *path, char out[65]) {
   }
   snprintf(out, 65, "%.64s", last != NULL ? last + 1 : bs_model_is_builtin(path) ? path : "");
   const size_t n = strlen(out);
-  if (n > 5 && strcmp(out + n - 5, ".onnx") == 0) out[n - 5] = '\0';
+  if (n > 5 && (strcmp(out + n - 5, ".onnx") == 0 || strcmp(out + n - 5, ".gguf") == 0)) out[n - 5] = '\0';
   for (char *c = out; *c != '\0'; c++)
     if (strchr(plain, *c) == NULL) *c = '_';
   if (out[strspn(out, ".")] == '\0') snprintf(out, 65, "model");

@@ -126,7 +126,7 @@ static uint32_t find_constants(const bs_graph *g, double list[MOST_CONSTANTS]) {
   const gmodel *m = g->model;
   uint32_t n = 0;
   for (uint32_t i = 0; i < m->n_values; i++)
-    if (m->values[i].kind == GMODEL_CONSTANT)
+    if (m->values[i].kind == GMODEL_CONSTANT && m->values[i].quant == NULL)
       add_tensor(m->values[i].dtype, m->values[i].bytes, m->values[i].data, list, &n);
   for (uint32_t i = 0; i < m->n_nodes; i++)
     for (uint32_t k = 0; k < m->nodes[i].n_attr; k++) {

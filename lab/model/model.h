@@ -5,7 +5,7 @@
 #define BS_LAB_MODEL_MODEL_H
 #include <jansson.h>
 
-#include "blockshock/graph.h"
+#include "blockshock/generate.h"
 #include "formats/npy.h"
 
 /* Words of the command line, each "NAME=...". They and the texts outlive the model. */
@@ -24,7 +24,10 @@ typedef struct bs_model_request {
   bs_model_words choices;   /* KEY -> PLUGIN:NAME, as bs_world_options has them */
   const char *tuning;       /* the tuning file, whose choices serve products that `choices` leaves open; NULL:
                              * none */
+  const char *weights;      /* as bs_session_options; NULL: as in the model */
+  const char *activations;  /* likewise */
   int64_t cache_tokens;     /* for a folder with config.json; 0: the number in that file */
+  int64_t slots;            /* for a folder with config.json: bs_graph_options.slots */
   uint32_t threads;         /* 0: all processors that the process may use */
   uint32_t seed;            /* of made inputs */
   uint32_t profile;
@@ -101,6 +104,26 @@ int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_er
 /* BS_INPUT, BS-MODEL-IDS: one of the ids is not in the vocabulary of the bound session's logits. (An operator
  * would take one below 0, which counts from the end.) */
 int32_t bs_model_ids_check(const bs_session *session, const int64_t *ids, size_t n, bs_error *err);
+/* What bs_model_generate_many is asked for. A prompt is given to the slot of its number, modulo the graph's
+ * slots: so its tokens do not depend on how many prompts there are. */
+typedef struct bs_model_prompts {
+  const int64_t *const *ids;
+  const size_t *lengths;
+  size_t n, n_new; /* prompts; the most new tokens of each */
+  int64_t stop;    /* ends a sequence, of which it is the last token; -1: none */
+  bs_sampling sampling;
+  /* Receives each token. Not 0: the sequence ends here. */
+  int (*token)(void *user, size_t prompt, int64_t id);
+  void *user;
+} bs_model_prompts;
+
+/* Opens a generator on a model that was opened with slots, and generates. Ends early, with BS_OK, when a stop
+ * is asked for (lab/stop.h). BS_OVERFLOW: the cache was full before a sequence had n_new tokens, and nothing
+ * ended it. */
+int32_t bs_model_generate_many(bs_context *context, const bs_model_request *request, bs_model *model,
+                               const bs_model_prompts *prompts, bs_generator_stats *out_stats, bs_error *err);
+/* BS_UNSUPPORTED: the model was not opened with slots, because it is no folder of a language model. */
+int32_t bs_model_has_slots(const bs_graph *graph, bs_error *err);
 /* BS_USAGE, BS-MODEL-CONTEXT: a prompt and n_new tokens do not fit the model's cache. The last new token is
  * not in it. cache_tokens: as in the request. */
 int32_t bs_model_context_check(const bs_graph *graph, int64_t cache_tokens, size_t n_prompt, size_t n_new,

@@ -359,7 +359,8 @@ void bs_model_warn(const bs_model_request *request, const bs_graph *g) {
 
 static int32_t open_graph(bs_context *context, const bs_model_request *request, const char *path,
                           bs_model *out, bs_error *err) {
-  const bs_graph_options options = {.struct_size = sizeof options, .cache_tokens = request->cache_tokens};
+  const bs_graph_options options = {
+      .struct_size = sizeof options, .cache_tokens = request->cache_tokens, .slots = request->slots};
   return bs_model_is_builtin(path) ? bs_model_builtin(context, path, out, err)
                                    : bs_graph_open(context, path, &options, &out->graph, err);
 }
@@ -428,6 +429,8 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
                                       .n_choices = (uint32_t)n_choices,
                                       .profile = request->profile,
                                       .share = share,
+                                      .weights = request->weights,
+                                      .activations = request->activations,
                                       .progress = request->progress,
                                       .progress_user = request->progress_user};
   return bs_session_open(context, model->graph, &options, &model->session, err);

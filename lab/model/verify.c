@@ -347,7 +347,8 @@ static double written_bytes(const gmodel *m) {
   for (uint32_t i = 0; i < m->n_values; i++) {
     const gmodel_value *value = &m->values[i];
     if (value->kind == GMODEL_CONSTANT && bs_dtype_is_float(value->dtype))
-      bytes += 2 * value->bytes + 16 * (value->bytes / BS_DTYPE_BYTES(value->dtype));
+      bytes +=
+          2 * value->bytes + (value->quant != NULL ? 0 : 16 * (value->bytes / BS_DTYPE_BYTES(value->dtype)));
   }
   return (double)bytes;
 }
@@ -366,6 +367,8 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
                           .dims = dims,
                           .n_dims = m->n_symbols > 0,
                           .passes_off = off,
+                          .weights = v->request->weights,
+                          .activations = v->request->activations,
                           .choices = v->request->choices.words,
                           .n_choices = (uint32_t)v->request->choices.n};
   for (uint32_t i = 0; i < GPASS_MAX && bs_graph_pass_name(i) != NULL; i++)

@@ -45,7 +45,7 @@ typedef struct phase1 {
   bs_subject subject;
   uint32_t arms;
   arm_state arm[ARMS];
-  bs_sampling *hot, *cold; /* cold: NULL unless requested */
+  bs_sampled *hot, *cold; /* cold: NULL unless requested */
   bs_machine machine;
   void *weights;  /* W, read once; NULL: each build reads the workload */
   bs_source w;    /* of weights */
@@ -127,7 +127,7 @@ static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
   return bs_arms_rebuild(arms, p->arms, bs_arms_backwards(p->e->seed, build), err);
 }
 
-static int32_t sample(phase1 *p, uint32_t phase, bs_sampling **out, bs_error *err) {
+static int32_t sample(phase1 *p, uint32_t phase, bs_sampled **out, bs_error *err) {
   const bs_experiment *e = p->e;
   p->warm = 0;
   const bs_sampler_host host = {.user = p,
@@ -233,7 +233,7 @@ static json_t *arm_json(const phase1 *p, uint32_t i) {
 }
 
 /* The number of forwards after which the method's build and first forward have paid off; null: never. */
-static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i) {
+static json_t *break_even_json(const phase1 *p, const bs_sampled *s, uint32_t i) {
   const arm_state *a = &p->arm[0], *b = &p->arm[i];
   const bs_span once_a[2] = {a->build, a->first}, once_b[2] = {b->build, b->first};
   const bs_span each_a = bs_span_make(s->phase, s->arm[0].look.p50, 1);
@@ -245,7 +245,7 @@ static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i
 }
 
 /* Removes the word of a time below the machine's bound. */
-static void doubt_below_bound(const phase1 *p, bs_sampling *s, uint32_t i) {
+static void doubt_below_bound(const phase1 *p, bs_sampled *s, uint32_t i) {
   const uint32_t both[] = {0, i};
   bs_word_facts facts = {0};
   for (size_t k = 0; k < 2; ++k)
@@ -253,7 +253,7 @@ static void doubt_below_bound(const phase1 *p, bs_sampling *s, uint32_t i) {
   bs_comparison_settle(&s->arm[i].comparison, &facts);
 }
 
-static json_t *comparisons_json(const phase1 *p, bs_sampling *s) {
+static json_t *comparisons_json(const phase1 *p, bs_sampled *s) {
   json_t *list = json_array();
   for (uint32_t i = 1; i < p->arms; ++i) {
     doubt_below_bound(p, s, i);

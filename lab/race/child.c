@@ -153,7 +153,7 @@ static json_t *samples_json(const bs_look *look) {
 /* seconds: of the samples at effort 0 */
 static int32_t time_arm(bs_kernel_arm *arm, double seconds, int effort, json_t *answer, bs_error *err) {
   bs_sampler_options o;
-  bs_sampling *taken = NULL;
+  bs_sampled *taken = NULL;
   const bs_sampler_host host = {.disturb = bs_disturb_host};
   const bs_sampler_arm one = {.name = "candidate", .user = arm, .batch = bs_kernel_arm_batch};
   const double times = (double)(1 << effort);

@@ -31,7 +31,7 @@ static int32_t keeper_open(lab_run *lab, keeper *k, bs_error *err) {
 
 /* Arms with their samples, comparisons, pairs and warnings, as phase 1's record has them. */
 static int add_sampling(json_t *fields, const bs_ladder *l) {
-  const bs_sampling *s = l->sampling;
+  const bs_sampled *s = l->sampling;
   json_t *arms = json_array(), *comparisons = json_array(), *pairs = bs_sampling_pairs_json(s);
   int bad = json_object_update(fields, pairs);
   for (uint32_t i = 0; i < l->n; i++) {

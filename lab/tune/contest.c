@@ -62,7 +62,7 @@ static int32_t open_anew(void *user, uint32_t build, bs_error *err) {
   return rc == BS_OK && !c->other.open ? open_arm(c, c->index, &c->other, err) : rc;
 }
 
-static json_t *comparison_json(const bs_sampling *s) {
+static json_t *comparison_json(const bs_sampled *s) {
   const bs_comparison *c = &s->arm[1].comparison;
   json_t *row = json_pack("{s:s,s:s,s:f,s:f,s:f,s:i,s:s,s:f,s:f}", "word", bs_comparison_name(c->word),
                           "cause", bs_unclear_name(c->cause), "ratio", c->ratio, "low", c->low, "high",
@@ -117,7 +117,7 @@ static int32_t compare(void *user, uint64_t point, uint32_t effort, double *out_
   const uint32_t index = (uint32_t)point + 1;
   const char *name = c->of->names[index];
   bs_sampler_host host = c->host != NULL ? *c->host : (bs_sampler_host){0};
-  bs_sampling *s = NULL;
+  bs_sampled *s = NULL;
   bs_error why = BS_ERROR_INIT;
   host.rebuild = c->of->anew ? open_anew : NULL;
   host.build_user = c;

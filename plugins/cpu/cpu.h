@@ -63,7 +63,7 @@ extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update
     cpu_matmul_amx_at, cpu_matmul_bytes_at, cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at,
     cpu_matmul_update_at, cpu_quantize_groups_at, cpu_scaled_matmul_at, cpu_scatter_columns_at,
     cpu_sgd_update_at, cpu_tree_sum_at, cpu_put_op_at, cpu_topk_op_at, cpu_reduce_any_at,
-    cpu_contract_integers_at;
+    cpu_contract_integers_at, cpu_matmul_q_at, cpu_take_q_at;
 extern const bs_backend cpu_backend;
 
 /* ops/ and dnnl/ */
@@ -99,6 +99,8 @@ extern const bs_op_impl cpu_reduce_any;
 extern const bs_op_impl cpu_take_op;
 extern const bs_op_impl cpu_put_op;
 extern const bs_op_impl cpu_topk_op;
+extern const bs_op_impl cpu_matmul_q;
+extern const bs_op_impl cpu_take_q;
 extern const bs_op_impl cpu_map;
 extern const bs_op_impl cpu_normalize;
 #ifdef BS_CPU_DNNL

@@ -92,6 +92,71 @@ typedef struct cpu_bytes {
   int32_t add;
 } cpu_bytes;
 
+/* ---- quantised weights (isa/quant_dot.h; ops/packed_q.h has the layout) ------------------------- */
+
+#define CPU_QUANT_UNIT 16   /* columns: codes of a unit of a panel lie side by side */
+#define CPU_QUANT_BLOCK 256 /* columns of a block */
+
+/* Where the parts of a panel lie. A panel is one stream: blocks of CPU_QUANT_BLOCK columns, in a block the
+ * arrays of its groups and spans, [..][16], then its codes. A row form (one scale a row) has its arrays once,
+ * and one block of all columns. Codes are units of 16 columns, 32 bytes a bit: quads of four columns,
+ * [16][4] bytes. 4 bits: quads 0 and 1 are the low and the high halves of 64 bytes, 2 and 3 those of the
+ * next. 6 bits: so the low four bits, then 64 bytes with two more bits of each quad. Codes behind the last
+ * column are 0. */
+typedef struct cpu_quant_form {
+  int32_t bits, zero, half; /* half: scales and lows are f16, else f32 */
+  int32_t row;              /* a row form */
+  int32_t zeros, lows, steps;
+  int64_t rows, cols;
+  int64_t group, span;                                                  /* columns; as bs_quant's */
+  int64_t columns, block;                                               /* of a block: columns, bytes */
+  int64_t at_lows, at_zeros, at_steps, at_low_steps, at_sums, at_codes; /* in a block */
+  int64_t panel;                                                        /* bytes */
+} cpu_quant_form;
+
+/* The product of tokens with neighbouring panels, all columns, in the order of docs/ops.md.
+ * X in bytes: a piece is the columns that share step and zero, a link those of one step in f32. */
+typedef struct cpu_quant_tile {
+  const cpu_quant_form *form;
+  const uint8_t *w;
+  const int8_t *x; /* zeros up to a multiple of 16 columns */
+  int64_t x_ld;
+  const int32_t *sums; /* of x, by piece */
+  int64_t sums_ld;
+  const float *scales; /* of x, by link */
+  int64_t scales_ld;
+  const float *floats; /* X as it is */
+  int64_t floats_ld;
+  const float *float_sums; /* of it, by group; with lows */
+  int64_t float_sums_ld;
+  float *c;
+  int64_t ldc;
+  int64_t piece, link;
+  int32_t tokens, panels;
+} cpu_quant_tile;
+
+/* c[t * ldc + 16 p + j] = the sum of code x over `columns`, a multiple of 16, modulo 2^32. */
+typedef struct cpu_quant_whole {
+  const uint8_t *w; /* the codes */
+  int64_t w_step;   /* bytes between panels */
+  const int8_t *x;
+  int64_t x_ld;
+  int32_t *c;
+  int64_t ldc;
+  int64_t columns;
+  int32_t tokens, panels, bits;
+} cpu_quant_whole;
+
+typedef struct cpu_quant_fns {
+  const char *name;
+  void (*bytes)(const cpu_quant_tile *tile);
+  void (*floats)(const cpu_quant_tile *tile);
+  void (*whole)(const cpu_quant_whole *tile);
+  /* 16 sums of a row form and a link of all columns to f32: by the scales of w and x, then with lows. */
+  void (*finish)(const cpu_quant_form *form, const uint8_t *panel, const int32_t *sums, int32_t x_sum,
+                 float x_scale, float *c);
+} cpu_quant_fns;
+
 /* ---- 2:4 weights (isa/sparse.h) -----------------------------------------------------------------
  *
  * A unit is 32 columns of a panel. For each of its 16 outputs it has two values a group of four columns.
@@ -326,10 +391,12 @@ typedef struct cpu_kernels {
    * kept ones. NULL: the generic loop serves. */
   void (*gather)(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);
   void (*scatter)(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);
+  const cpu_quant_fns *quant; /* the same bits on all */
 } cpu_kernels;
 
 /* One source, isa/, compiled for each. */
 extern const cpu_kernels cpu_kernels_portable;
+extern const cpu_quant_fns cpu_quant_portable;
 extern const cpu_amx cpu_amx_model;
 float cpu_amx_model_attend(const float *s, void *p, int64_t n, float by, float *most, float *totals);
 float cpu_amx_model_attend_fast(const float *s, void *p, int64_t n, float by, float *most, float *totals);
@@ -339,6 +406,8 @@ void cpu_amx_model_zip(void *panels, int64_t step, const void *first, const void
 extern const cpu_amx cpu_amx_tiles;
 extern const cpu_kernels cpu_kernels_avx2;
 extern const cpu_kernels cpu_kernels_avx512;
+extern const cpu_quant_fns cpu_quant_avx2;
+extern const cpu_quant_fns cpu_quant_avx512_vnni;
 void cpu_avx512_vnni_bytes(const cpu_bytes *tile);
 void cpu_avx512_vnni_pairs(const cpu_bytes *tile);
 void cpu_avx512_bf16_dot(const cpu_tile *tile);

@@ -94,6 +94,8 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_take_op, &cpu_take_op_at},
       {BS_KIND_OP, &cpu_put_op, &cpu_put_op_at},
       {BS_KIND_OP, &cpu_topk_op, &cpu_topk_op_at},
+      {BS_KIND_OP, &cpu_matmul_q, &cpu_matmul_q_at},
+      {BS_KIND_OP, &cpu_take_q, &cpu_take_q_at},
       {BS_KIND_OP, &cpu_map, &cpu_map_at},
       {BS_KIND_OP, &cpu_normalize, &cpu_normalize_at},
   };
@@ -149,5 +151,5 @@ BS_PLUGIN_DEFINE(
     "cpu\n"
     "op:put@cpu\nop:topk@cpu\nop:tree_sum@cpu\n"
     "op:matmul24@cpu\nop:matmul24_dx@cpu\nop:matmul24_dw@cpu\nop:matmul24_update@cpu\nop:expand24@cpu\n"
-    "op:map@cpu\nop:normalize@cpu\n",
+    "op:map@cpu\nop:normalize@cpu\nop:matmul_q@cpu\nop:take_q@cpu\n",
     activate, deactivate)

@@ -42,6 +42,8 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       {BS_KIND_OP, &ref_take, &ref_take_at},
       {BS_KIND_OP, &ref_put, &ref_put_at},
       {BS_KIND_OP, &ref_topk, &ref_topk_at},
+      {BS_KIND_OP, &ref_matmul_q, &ref_matmul_q_at},
+      {BS_KIND_OP, &ref_take_q, &ref_take_q_at},
       {BS_KIND_OP, &ref_dequantize_product, &ref_dequantize_product_at},
       {BS_KIND_OP, &ref_scaled_matmul, &ref_scaled_matmul_at},
       {BS_KIND_OP, &ref_loss_gradient, &ref_loss_gradient_at},
@@ -78,5 +80,6 @@ BS_PLUGIN_DEFINE("ref", BS_PLUGIN_VERSION, "portable C: the meaning of every op,
                  "op:quantize_groups@ref\nop:dequantize_sum@ref\n"
                  "op:dequantize_product@ref\nop:scaled_matmul@ref\nop:loss_gradient@ref\n"
                  "op:tree_sum@ref\nop:map@ref\nop:normalize@ref\nop:attention@ref\nop:attention_dx@ref\n"
-                 "op:contract@ref\nop:reduce@ref\nop:take@ref\nop:put@ref\nop:topk@ref\n",
+                 "op:contract@ref\nop:reduce@ref\nop:take@ref\nop:put@ref\nop:topk@ref\n"
+                 "op:matmul_q@ref\nop:take_q@ref\n",
                  activate, deactivate)

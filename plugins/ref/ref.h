@@ -31,7 +31,7 @@ extern const bs_src_loc ref_activate_at, ref_activate_dx_at, ref_adamw_update_at
     ref_matmul24_update_at, ref_matmul_dw_at, ref_matmul_dx_at, ref_matmul_update_at, ref_quantize_groups_at,
     ref_scaled_matmul_at, ref_scatter_columns_at, ref_sgd_update_at, ref_tree_sum_at, ref_attention_at,
     ref_attention_dx_at, ref_contract_at, ref_map_at, ref_normalize_at, ref_put_at, ref_reduce_at,
-    ref_take_at, ref_topk_at;
+    ref_take_at, ref_topk_at, ref_matmul_q_at, ref_take_q_at;
 extern const bs_backend ref_backend;
 extern const bs_op_impl ref_matmul;
 extern const bs_op_impl ref_matmul_dx;
@@ -64,6 +64,8 @@ extern const bs_op_impl ref_reduce;
 extern const bs_op_impl ref_take;
 extern const bs_op_impl ref_put;
 extern const bs_op_impl ref_topk;
+extern const bs_op_impl ref_matmul_q;
+extern const bs_op_impl ref_take_q;
 
 /* ---- ops/common.c --------------------------------------------------------------------------- */
 

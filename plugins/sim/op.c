@@ -17,6 +17,16 @@ typedef struct packed {
   void *memory;
 } packed;
 
+/* The bytes of a quantised weight: what every run reads, less the bias. */
+static int32_t quant_bytes(const bs_host *host, const bs_op_query *query, uint64_t *out, bs_error *err) {
+  bs_op_rate rate = {.struct_size = sizeof rate};
+  const bs_tensor_desc *bias = query->args[1];
+  const int32_t rc = host->op_cost(query, &rate, err);
+  if (rc != BS_OK) return rc;
+  *out = rate.bytes_fixed - (bias != NULL ? (uint64_t)bias->dims[0] * BS_DTYPE_BYTES(bias->dtype) : 0);
+  return BS_OK;
+}
+
 /* The bytes of a weight: for 2:4 the kept values, and two bits for the place of each. */
 static int32_t bytes_of(const bs_op_query *query, const bs_source *weights, uint64_t *out, bs_error *err) {
   __extension__ typedef unsigned __int128 wide;
@@ -34,7 +44,8 @@ static int32_t bytes_of(const bs_op_query *query, const bs_source *weights, uint
 static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                     void **out_packed, uint64_t *out_bytes, bs_error *err) {
   const sim_plugin *plugin = state;
-  int32_t rc = bytes_of(query, weights, out_bytes, err);
+  int32_t rc = query->quant != NULL ? quant_bytes(plugin->host, query, out_bytes, err)
+                                    : bytes_of(query, weights, out_bytes, err);
   if (rc != BS_OK) return rc;
   packed *p = plugin->host->alloc(plugin->host->ctx, sizeof *p, 64);
   if (p == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a weight's record");
@@ -133,7 +144,8 @@ int32_t sim_ops_register(sim_plugin *plugin, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < BS_CORE_OPS; i++) {
     const char *name = bs_name_of(BS_NAMES_OP, i);
-    const int packs = strcmp(name, "matmul") == 0 || strcmp(name, "matmul24") == 0;
+    const int packs =
+        strcmp(name, "matmul") == 0 || strcmp(name, "matmul24") == 0 || strcmp(name, "matmul_q") == 0;
     impl.op = name;
     impl.pack = packs ? pack : NULL;
     impl.packed_update = packs ? packed_update : NULL;

@@ -76,5 +76,5 @@ BS_PLUGIN_DEFINE(
     "op:quantize_groups@sim\nop:dequantize_sum@sim\nop:dequantize_product@sim\n"
     "op:scaled_matmul@sim\nop:loss_gradient@sim\nop:tree_sum@sim\nop:map@sim\n"
     "op:normalize@sim\nop:attention@sim\nop:attention_dx@sim\nop:contract@sim\nop:reduce@sim\nop:take@sim\n"
-    "op:put@sim\nop:topk@sim\n",
+    "op:put@sim\nop:topk@sim\nop:matmul_q@sim\nop:take_q@sim\n",
     activate, deactivate)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_cpu_attention.c - the powers of attention over their whole range, exact and fast, on every instruction
- * set; what its knobs change and report, and what is refused; and that parts of the keys, tiles and blocks of
- * any size give the same outputs. */
+ * set; what its knobs change and report, and what is refused; that parts of the keys, tiles and blocks of any
+ * size give the same outputs; and that the bits of a query do not depend on the others. */
 #include <math.h>
 
 #include "attention_ask.h"
+#include "core/base/dtype.h"
 #include "core/base/rng.h"
 #include "tests/run_tests.h"
 
@@ -296,11 +297,85 @@ START_TEST(threads_of_the_gradients) {
 }
 END_TEST
 
+/* ---- bits of a query -------------------------------------------------------------------------- */
+
+enum { BIT_T = 300, BIT_S = 200, BIT_H = 3, BIT_D = 20 };
+static unsigned char bit_q[4 * BIT_H * BIT_S * BIT_D], bit_k[4 * BIT_T * BIT_D], bit_v[4 * BIT_T * BIT_D];
+
+static void draw_bits(uint32_t dtype, unsigned char *to, uint32_t stream, int64_t n) {
+  static float one[BIT_H * BIT_S * BIT_D];
+  bs_rng_normal(5, stream, 0, (uint64_t)n, one);
+  for (int64_t i = 0; i < n; i++) {
+    const uint16_t half = bs_f32_to_bf16(one[i]);
+    memcpy(to + i * BS_DTYPE_BYTES(dtype), dtype == BS_F32 ? (void *)&one[i] : (void *)&half,
+           BS_DTYPE_BYTES(dtype));
+  }
+}
+
+/* Queries first .. first+n of each head, as a call of their own; `length`: the keys that are there. */
+static void some_queries(kit_actor *c, uint32_t dtype, uint32_t flags, const int64_t attrs[3], int64_t first,
+                         int64_t n, int32_t length, float *y) {
+  static unsigned char part[sizeof bit_q];
+  const size_t row = BIT_D * BS_DTYPE_BYTES(dtype);
+  for (int64_t h = 0; h < BIT_H; h++)
+    memcpy(part + (size_t)(h * n) * row, bit_q + (size_t)(h * BIT_S + first) * row, (size_t)n * row);
+  bs_error err = BS_ERROR_INIT;
+  bs_op_echo echo;
+  ask a;
+  bs_tensor t[ARGS] = {[Q] = dense(dtype, (const int64_t[4]){1, BIT_H, n, BIT_D}, part),
+                       [K] = dense(dtype, (const int64_t[4]){1, 1, BIT_T, BIT_D}, bit_k),
+                       [V] = dense(dtype, (const int64_t[4]){1, 1, BIT_T, BIT_D}, bit_v),
+                       [LENGTHS] = dense(BS_I32, (const int64_t[4]){1, 0, 0, 0}, &length),
+                       [Y] = dense(BS_F32, (const int64_t[4]){1, BIT_H, n, BIT_D}, y)};
+  make_ask(&a, "attention", NULL, t, ARGS, attrs);
+  a.q.flags = flags;
+  ck_assert_msg(try_run(c, &a, &echo, &err) != 0, "%s", err.message);
+}
+
+/* Token by token 8 queries have the bits of each alone, and so with more members, with windows too. The last
+ * 3 rows of 195, which are 3 heads of 65 queries, have the bits that they have among more. */
+START_TEST(queries_have_their_own_bits) {
+  static const int64_t kinds[][3] = {
+      {BS_CAUSAL_LOWER_RIGHT}, {BS_CAUSAL_LOWER_RIGHT, 140}, {BS_CAUSAL_LOWER_RIGHT, 5}, {0}};
+  static float all[BIT_H * BIT_S * BIT_D], one[BIT_H * BIT_S * BIT_D];
+  const int pairs = _i >= SETS;
+  const char *isa = pairs ? of_pairs[_i - SETS] : sets[_i];
+  const uint32_t dtype = pairs ? BS_BF16 : BS_F32;
+  static ch host;
+  kit_actor c[2];
+  if (!ch_has_isa(isa)) return;
+  ch_open(&host, isa, "off");
+  for (int m = 0; m < 2; m++) ch_actor(&host, &c[m], "attention", "online", m == 0 ? 1 : 4);
+  draw_bits(dtype, bit_q, 1, BIT_H * BIT_S * BIT_D);
+  draw_bits(dtype, bit_k, 2, BIT_T * BIT_D);
+  draw_bits(dtype, bit_v, 3, BIT_T * BIT_D);
+  for (int kind = 0; kind < 3; kind++) {
+    some_queries(&c[1], dtype, BS_QUERY_TOKENWISE, kinds[kind], 0, 8, BIT_T, all);
+    for (int s = 0; s < 8; s++) {
+      some_queries(&c[0], dtype, BS_QUERY_TOKENWISE, kinds[kind], s, 1, BIT_T - 7 + s, one);
+      for (int h = 0; h < BIT_H; h++)
+        ck_assert_msg(memcmp(&all[(h * 8 + s) * BIT_D], &one[h * BIT_D], BIT_D * sizeof *one) == 0,
+                      "%s, kind %d: query %d of head %d", isa, kind, s, h);
+    }
+  }
+  some_queries(&c[0], dtype, 0, kinds[3], 0, BIT_S, BIT_T, all);
+  for (int m = 0; m < 2; m++) {
+    some_queries(&c[m], dtype, 0, kinds[3], 0, 65, BIT_T, one);
+    for (int h = 0; h < BIT_H; h++)
+      ck_assert_msg(memcmp(&all[h * BIT_S * BIT_D], &one[h * 65 * BIT_D], 65 * BIT_D * sizeof *one) == 0,
+                    "%s: 65 queries of head %d", isa, h);
+  }
+  for (int m = 0; m < 2; m++) kit_actor_close(&c[m]);
+  ch_close(&host);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{scores_far_from_zero, 2 * SETS},
                              {powers_are_right_everywhere, (SETS + TEST_COUNT(of_pairs)) * 2},
                              {knobs_change_no_output, TEST_COUNT(settings)},
                              {threads_of_the_gradients},
+                             {queries_have_their_own_bits, SETS + TEST_COUNT(of_pairs)},
                              {0}};
   return run_tests("cpu_attention", tests, (test_setup){0});
 }

@@ -440,8 +440,94 @@ POOLING = [
 ]  # fmt: skip
 
 
+def stays_quantised():
+    """Products, rows and other readers of constants that are quantised: by axis, blocks and zero points, turned, shared, cast; MatMulNBits and its kin. X is
+    large enough that each group and each zero point counts."""
+    r = np.random.default_rng(21)
+
+    def whole(dtype, *shape):
+        return r.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
+
+    def scales(*shape):  # with x, such that every sum is exact
+        return (r.integers(1, 6, shape) / 64).astype(F)
+
+    def x(*shape):
+        return (r.integers(-16, 17, shape) / 8).astype(F)
+
+    A, w, u = x(3, 40), whole(np.int8, 40, 6), whole(U, 40, 6)
+    s6, s40, one = scales(6), scales(40), np.array(0.02, F)
+    dq = "w = DequantizeLinear"
+    yield ("dq_columns", 19, f"{dq} (q, s) y = MatMul (x, w)", {"x": A}, {"q": w, "s": s6})
+    yield ("dq_columns_zeros", 19, f"{dq} (q, s, z0) y = MatMul (x, w)", {"x": A}, {"q": u, "s": s6, "z0": whole(U, 6)})
+    yield ("dq_one_scale", 19, f"{dq} (q, s, z0) y = MatMul (x, w)", {"x": A}, {"q": u, "s": one, "z0": np.array(131, U)})
+    yield ("dq_rows", 19, f"{dq} <axis: int = 0> (q, s) y = MatMul (x, w)", {"x": A}, {"q": w, "s": s40})
+    yield ("dq_gemm_rows", 19, f"{dq} <axis: int = 0> (q, s, z0) y = Gemm <transB: int = 1, beta: float = 0.5> (x, w, b)", {"x": A},
+           {"q": u.T.copy(), "s": s6, "z0": whole(U, 6), "b": x(6)})
+    yield ("dq_turned", 19, f"{dq} <axis: int = 0> (q, s) t = Transpose (w) i = Identity (t) y = MatMul (x, i)", {"x": A}, {"q": w.T.copy(), "s": s6})
+    yield ("dq_turned_one_scale", 19, f"{dq} (q, s) t = Transpose (w) y = MatMul (x, t)", {"x": A}, {"q": w.T.copy(), "s": one})
+    yield ("dq_square", 19, f"{dq} (q, s) t = Transpose (w) a = MatMul (x, t) y = MatMul (a, w)", {"x": x(2, 16)}, {"q": whole(np.int8, 16, 16), "s": one})
+    for name, block, axis in (("blocks", 16, 0), ("short_block", 32, 0), ("odd_block", 20, 0), ("blocks_of_columns", 16, 1)):
+        shape = [40, 6]
+        shape[axis] = -(-shape[axis] // block)
+        zeros, by = whole(U, *shape), scales(*shape)
+        wide = [np.repeat(v, block, axis)[:40, :6] for v in (zeros.astype(F), by)]
+        yield (f"dq_{name}", 21, f"{dq} <axis: int = {axis}, block_size: int = {block}> (q, s, z0) y = MatMul (x, w)", {"x": A},
+               {"q": u, "s": by, "z0": zeros}, {"y": A @ ((u - wide[0]) * wide[1])})
+    both = f"{dq} (q, s, z0) y = MatMul (x, w) b = Add (w, o) z = ReduceMax <keepdims: int = 0> (b)"
+    yield ("dq_two_readers", 19, both, {"x": A, "o": x(40, 6)}, {"q": u, "s": s6, "z0": whole(U, 6)})
+    yield ("dq_shared", 19, f"{dq} (q, s) a = MatMul (x, w) b = MatMul (v, w) y = Concat <axis: int = 0> (a, b)", {"x": A, "v": x(2, 40)}, {"q": w, "s": s6})
+    yield ("dq_cast", 19, "h = DequantizeLinear (q, s) w = Cast <to: int = 1> (h) y = MatMul (x, w)", {"x": A}, {"q": w, "s": s6.astype(np.float16)})
+    yield ("dq_merged", 19, "w = DequantizeLinear (q, s) v = DequantizeLinear (p, t) a = MatMul (x, w) b = MatMul (x, v) y = Mul (a, b)", {"x": A},
+           {"q": w, "s": s6, "p": whole(np.int8, 40, 6), "t": scales(6)})
+    yield ("dq_first_matrix", 19, f"{dq} (q, s) y = MatMul (w, x)", {"x": x(6, 4)}, {"q": w, "s": s6})
+    yield ("dq_table", 19, f"{dq} <axis: int = 0> (q, s, z0) y = Gather (w, i)", {"i": np.array([[0, 39], [-1, 7]], L)}, {"q": u, "s": s40, "z0": whole(U, 40)})
+    yield ("dq_table_of_columns", 19, f"{dq} (q, s) y = Gather (w, i)", {"i": ints(3, -40)}, {"q": w, "s": s6})
+    yield ("dq_tied", 19, f"{dq} <axis: int = 0> (q, s) e = Gather (w, i) t = Transpose (w) y = MatMul (e, t)", {"i": ints(3, 11)}, {"q": w, "s": s40})
+    qdq = "q0 = QuantizeLinear (x, sx, zx) d = DequantizeLinear (q0, sx, zx) w = DequantizeLinear (q, s, zw)"
+    for name, kind, zero in (("u8", U, 117), ("i8", np.int8, -9), ("even", np.int8, 0)):
+        acts = {"sx": np.array(0.03, F), "zx": np.array(zero, kind)}
+        yield (f"qdq_{name}", 19, f"{qdq} y = MatMul (d, w)", {"x": A}, {"q": w, "s": s6, "zw": np.zeros(6, np.int8), **acts})
+        yield (f"qdq_{name}_gemm", 19, f"{qdq} y = Gemm (d, w, b)", {"x": A}, {"q": u, "s": one, "zw": np.array(120, U), "b": x(6), **acts})
+
+    def nbits(name, bits, block, k, n, zeros="", wide=F, **attrs):
+        blocks = -(-k // block)
+        q = r.integers(0, 1 << bits, (n, blocks * block)).astype(U)
+        s = scales(n, blocks).astype(wide)
+        z = np.full((n, blocks), 1 << (bits - 1), U) if not zeros else r.integers(0, 1 << bits, (n, blocks)).astype(U)
+
+        def packed(a):
+            a = np.pad(a, ((0, 0), (0, a.shape[1] % 2))) if bits == 4 else a
+            return a[:, ::2] | a[:, 1::2] << 4 if bits == 4 else a
+        wanted = (q.astype(D) - np.repeat(z, block, 1)) * np.repeat(s.astype(D), block, 1)
+        fed = {"x": x(3, k).astype(wide)}
+        names = {"": "(x, q, s)", "packed": "(x, q, s, z0)", "floats": "(x, q, s, z0)"}[zeros]
+        kept = {"q": packed(q).reshape(n, blocks, -1), "s": s.reshape(-1)}
+        if zeros:
+            kept["z0"] = packed(z).reshape(-1) if zeros == "packed" else z.astype(wide)
+        if "g" in attrs:
+            kept["g"], names = attrs.pop("g"), "(x, q, s, , g, b)"
+            kept["b"] = x(n)
+        more = "".join(f", {key}: int = {value}" for key, value in attrs.items())
+        y = fed["x"].astype(D) @ wanted[:, :k].T + (kept["b"] if "b" in kept else 0)
+        return (f"nbits_{name}", 21, f"y = com.microsoft.MatMulNBits <K: int = {k}, N: int = {n}, bits: int = {bits}, block_size: int = {block}{more}> {names}", fed,
+                kept, {"y": y.astype(wide)})
+    yield nbits("4", 4, 16, 48, 6)
+    yield nbits("4_short", 4, 32, 40, 7)
+    yield nbits("4_packed_zeros", 4, 16, 48, 6, "packed")
+    yield nbits("4_float_zeros", 4, 32, 64, 9, "floats")
+    yield nbits("8_packed_zeros", 8, 16, 48, 6, "packed")
+    yield nbits("order", 4, 16, 48, 5, g=(np.arange(48) // 16).astype(I))
+    yield (*nbits("other_order", 4, 16, 48, 5, g=(np.arange(48) % 3).astype(I))[:5], "g_idx")
+    yield (*nbits("block_of_8", 4, 8, 48, 5)[:5], "blocks")
+    yield (*nbits("2", 2, 16, 48, 5)[:5], "bits")
+    t, z, s = r.integers(0, 16, (7, 32)).astype(U), r.integers(0, 16, (7, 2)).astype(U), scales(7, 2)
+    table = ((t.astype(D) - np.repeat(z, 16, 1)) * np.repeat(s.astype(D), 16, 1)).astype(F)
+    yield ("gather_blocks", 21, "y = com.microsoft.GatherBlockQuantized <bits: int = 4, block_size: int = 16> (q, i, s, z0)", {"i": ints(6, 0, 2)},
+           {"q": t[:, ::2] | t[:, 1::2] << 4, "s": s, "z0": z[:, ::2] | z[:, 1::2] << 4}, {"y": table[[6, 0, 2]]})
+
+
 def typed(name, array):
-    kind = {F: "float", D: "double", I: "int32", L: "int64", U: "uint8", np.int8: "int8", np.uint16: "uint16", np.bool_: "bool"}[array.dtype.type]
+    kind = {F: "float", D: "double", I: "int32", L: "int64", U: "uint8", np.int8: "int8", np.float16: "float16", np.uint16: "uint16", np.bool_: "bool"}[array.dtype.type]
     return f"{kind}[{','.join(map(str, array.shape))}] {name}" if array.ndim else f"{kind} {name}"
 
 
@@ -482,4 +568,4 @@ def write(path, cases):
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], CASES + REFUSALS + POOLING)
+    write(sys.argv[1], CASES + REFUSALS + POOLING + [*stays_quantised()])

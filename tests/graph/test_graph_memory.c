@@ -8,6 +8,7 @@
 
 #include "blockshock/graph.h"
 #include "core/base/error.h"
+#include "tests/graph/build.h"
 #include "tests/graph/folder_case.h"
 #include "tests/slow.h"
 
@@ -173,7 +174,86 @@ START_TEST(empty_cache_takes_no_memory) {
 }
 END_TEST
 
+/* Matrices of 16 bits behind a Cast, whose products are packed: the f32 that they were packed from is gone,
+ * and is not packed again for other shapes. */
+enum { MATRICES = 8, SIDE = 1024 };
+
+static bs_session *open_cast(bs_graph *graph) {
+  bs_error err = BS_ERROR_INIT;
+  bs_session *session = NULL;
+  const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "B", .size = 4};
+  const bs_dim *const dims[] = {&dim};
+  const bs_session_options options = {
+      .struct_size = (uint32_t)sizeof options, .threads = 1, .dims = dims, .n_dims = 1};
+  ck_assert_msg(bs_session_open(tb_context, graph, &options, &session, &err) == BS_OK, "%s", err.message);
+  return session;
+}
+
+static bs_session_stats stats_of(bs_session *session) {
+  bs_error err = BS_ERROR_INIT;
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  ck_assert_int_eq(bs_session_stats_get(session, &stats, &err), BS_OK);
+  return stats;
+}
+
+static void run_ones(bs_session *session, int64_t rows, float *out_y) {
+  static float x[8 * SIDE];
+  bs_error err = BS_ERROR_INIT;
+  bs_tensor t = {.struct_size = (uint32_t)sizeof t,
+                 .dtype = BS_F32,
+                 .rank = 2,
+                 .dims = {rows, SIDE},
+                 .strides = {SIDE, 1},
+                 .data = x,
+                 .bytes = sizeof x};
+  for (int64_t i = 0; i < rows * SIDE; i++) x[i] = 1.0f / SIDE;
+  ck_assert_int_eq(bs_session_set(session, 0, &t, &err), BS_OK);
+  ck_assert_msg(bs_session_run(session, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_session_get(session, 1, &t, &err), BS_OK);
+  *out_y = ((const float *)t.data)[0];
+}
+
+START_TEST(computed_weights_are_packed_alone) {
+  static uint16_t half[SIDE * SIDE];
+  if (BS_SLOW) return;
+  (void)run_small();
+  tb_begin();
+  const int64_t dims[] = {-1, SIDE}, w[] = {SIDE, SIDE};
+  const char *const symbols[] = {"B", NULL};
+  for (int64_t i = 0; i < SIDE * SIDE; i++) half[i] = 0x3c00; /* 1 in f16 */
+  uint32_t x = tb_symbolic("x", BS_F32, 2, dims, symbols);
+  for (int i = 0; i < MATRICES; i++)
+    x = tb_op("MatMul", x,
+              tb_with("Cast", "to=1", tb_constant(BS_F16, 2, w, half), BS_GRAPH_NONE, BS_GRAPH_NONE),
+              BS_GRAPH_NONE);
+  tb_output("y", x);
+  const uint64_t program = held("VmRSS:");
+  bs_error err = BS_ERROR_INIT;
+  float first = 0, again = 0;
+  bs_session *session = open_cast(tb_graph);
+  run_ones(session, 4, &first);
+  const bs_session_stats stats = stats_of(session);
+  const uint64_t limit =
+      program + (stats.packed_bytes + stats.arena_bytes) / 100 * 105 + ((uint64_t)20 << 20);
+  ck_assert_uint_ge(stats.packed_bytes, (uint64_t)4 * MATRICES * SIDE * SIDE);
+  ck_assert_msg(held("VmRSS:") <= limit, "%llu bytes are resident after a run, %llu allowed",
+                (unsigned long long)held("VmRSS:"), (unsigned long long)limit);
+  const bs_dim eight = {.struct_size = (uint32_t)sizeof eight, .name = "B", .size = 8};
+  const bs_dim *const more[] = {&eight};
+  ck_assert_int_eq(bs_session_bind(session, more, 1, &err), BS_OK);
+  run_ones(session, 8, &again);
+  ck_assert_uint_eq(stats_of(session).packed_bytes, stats.packed_bytes);
+  ck_assert(first == again);
+  ck_assert_msg(bs_session_check(session, NULL, NULL, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(held("VmRSS:") <= limit, "%llu bytes are resident after a check",
+                (unsigned long long)held("VmRSS:"));
+  bs_session_close(session);
+  tb_end();
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{weights_once}, {empty_cache_takes_no_memory}, {0}};
+  const test_case tests[] = {
+      {weights_once}, {empty_cache_takes_no_memory}, {computed_weights_are_packed_alone}, {0}};
   return run_tests("graph_memory", tests, (test_setup){before, after});
 }

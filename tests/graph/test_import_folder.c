@@ -43,7 +43,7 @@ START_TEST(gpt2_is_built) {
   write_weights("model.safetensors", gpt2_weights, 0, 100, NULL);
   gmodel *m = import_tokens(0);
   const gmodel_value *ids = &m->values[m->inputs[0].value];
-  ck_assert_uint_eq(m->opset, 24);
+  ck_assert_uint_eq(m->opset, 25);
   ck_assert_uint_eq(m->n_inputs, 1);
   ck_assert_str_eq(m->inputs[0].name, "input_ids");
   ck_assert(ids->dtype == BS_I64 && ids->dims[0] == 1 && ids->dims[1] == -1);
@@ -229,14 +229,52 @@ static const struct {
     {"'hidden_act' is \"mish\"", {{"hidden_act", "\"mish\""}}},
     {"'rms_norm_eps' is -1", {{"rms_norm_eps", "-1"}}},
     {"'rms_norm_eps' is \"x\"", {{"rms_norm_eps", "\"x\""}}},
-    {"'rope_scaling.rope_type' is \"yarn\"", {{"rope_scaling", "{\"rope_type\": \"yarn\"}"}}},
-    {"'rope_parameters.type' is \"dynamic\"", {{"rope_parameters", "{\"type\": \"dynamic\"}"}}},
-    {"'factor' is not there", {{"rope_scaling", "{\"rope_type\": \"linear\"}"}}},
+    {"'rope_scaling.rope_type' is \"xpos\"", {{"rope_scaling", "{\"rope_type\": \"xpos\"}"}}},
+    {"'rope_parameters.type' is \"ntk\"", {{"rope_parameters", "{\"type\": \"ntk\"}"}}},
+    {"'rope_scaling.factor' is not there", {{"rope_scaling", "{\"rope_type\": \"linear\"}"}}},
+    {"'rope_scaling.factor' is not there", {{"rope_scaling", "{\"rope_type\": \"yarn\"}"}}},
+    {"'rope_parameters.factor' is not there", {{"rope_parameters", "{\"type\": \"dynamic\"}"}}},
+    {"'rope_scaling' is [1]", {{"rope_scaling", "[1]"}}},
+    {"'rope_scaling.mrope_section' is [1,3]",
+     {{"rope_scaling", "{\"type\": \"default\", \"mrope_section\": [1, 3]}"}}},
+    {"'rope_parameters.full_attention' is",
+     {{"rope_parameters", "{\"full_attention\": {\"rope_type\": \"default\"}}"}}},
+    {"'rope_scaling.short_factor' is [1,2,3]",
+     {{"rope_scaling",
+       "{\"type\": \"longrope\", \"short_factor\": [1, 2, 3], \"long_factor\": [1, 2, 3, 4]}"}}},
+    {"'rope_scaling.long_factor' is [1,2,3,0]",
+     {{"rope_scaling",
+       "{\"type\": \"longrope\", \"short_factor\": [1, 2, 3, 4], \"long_factor\": [1, 2, 3, 0]}"}}},
     {"'rope_parameters.partial_rotary_factor' is 0.5",
      {{"rope_parameters", "{\"partial_rotary_factor\": 0.5}"}}},
     {"'tie_word_embeddings' is 1", {{"tie_word_embeddings", "1"}}},
     {"'sliding_window' is 4", {{"use_sliding_window", "true"}, {"sliding_window", "4"}}},
-    {"'sliding_window' is 4", {{"model_type", "\"mistral\""}, {"sliding_window", "4"}}},
+    {"'use_sliding_window' is false",
+     {{"model_type", "\"mistral\""}, {"sliding_window", "4"}, {"use_sliding_window", "false"}}},
+    {"'layer_types' is [\"full_attention\"]",
+     {{"model_type", "\"mistral\""}, {"sliding_window", "4"}, {"layer_types", "[\"full_attention\"]"}}},
+    {"'layer_types' is [\"chunked_attention\"]",
+     {{"model_type", "\"qwen2\""},
+      {"use_sliding_window", "true"},
+      {"layer_types", "[\"chunked_attention\"]"}}},
+    {"'attention_bias' is true", {{"model_type", "\"phi3\""}, {"attention_bias", "true"}}},
+    {"'mlp_bias' is true", {{"model_type", "\"qwen2\""}, {"mlp_bias", "true"}}},
+    {"'per_layer_config' is {", {{"per_layer_config", "{\"1\": {\"head_dim\": 4}}"}}},
+    {"'use_bidirectional_attention' is true",
+     {{"model_type", "\"gemma2\""}, {"use_bidirectional_attention", "true"}}},
+    {"'attn_logit_softcapping' is 0", {{"model_type", "\"gemma2\""}, {"attn_logit_softcapping", "0"}}},
+    {"'final_logit_softcapping' is \"x\"",
+     {{"model_type", "\"gemma2\""}, {"final_logit_softcapping", "\"x\""}}},
+    {"'num_experts_per_tok' is 3",
+     {{"model_type", "\"mixtral\""}, {"num_local_experts", "2"}, {"num_experts_per_tok", "3"}}},
+    {"'num_local_experts' is 0", {{"model_type", "\"mixtral\""}, {"num_local_experts", "0"}}},
+    {"'num_experts' is 4",
+     {{"model_type", "\"qwen3_moe\""}, {"num_local_experts", "5"}, {"num_experts", "4"}}},
+    {"'decoder_sparse_step' is 0", {{"model_type", "\"qwen3_moe\""}, {"decoder_sparse_step", "0"}}},
+    {"'mlp_only_layers' is 0", {{"model_type", "\"qwen3_moe\""}, {"mlp_only_layers", "0"}}},
+    {"'layer_types' is []", {{"model_type", "\"qwen2\""}, {"sliding_window", "4"}, {"layer_types", "[]"}}},
+    {"'layer_types' is [\"sliding_attention\"]",
+     {{"model_type", "\"qwen2\""}, {"sliding_window", "4"}, {"layer_types", "[\"sliding_attention\"]"}}},
     {"'sliding_window' is 4",
      {{"use_sliding_window", "true"}, {"sliding_window", "4"}, {"max_window_layers", "0"}}},
     {"'sliding_window' is 4",
@@ -314,6 +352,9 @@ START_TEST(a_tensor_is_wrong) {
                                   {{L "mlp.up_proj.weight", "12,17"}},
                                   {{L "mlp.up_proj.weight", "16"}},
                                   {{L "mlp.up_proj.weight", "I32:12,16"}}};
+  static const entry biases[] = {{"attention_bias", "true"}, {0}},
+                     no_biases[] = {{"attention_bias", "false"}, {0}},
+                     bias[] = {{L "self_attn.q_proj.bias", "16"}, {0}};
   static const char *const ids[] = {"BS-HF-TENSOR", "BS-HF-TENSOR", "BS-HF-SHAPE", "BS-HF-SHAPE",
                                     "BS-HF-DTYPE"};
   static const char *const seen[] = {"'model.norm.weight'", "'lm_head.weight'",
@@ -324,6 +365,13 @@ START_TEST(a_tensor_is_wrong) {
     write_weights("model.safetensors", llama_weights, 0, 100, rows[i]);
     expect(ids[i], seen[i]);
   }
+  write_config(llama_config, biases);
+  write_weights("model.safetensors", llama_weights, 0, 100, NULL);
+  expect("BS-HF-TENSOR", L "self_attn.q_proj.bias");
+  gmodel *m = import_llama(no_biases, bias); /* as transformers: a bias that the key denies is passed over */
+  ck_assert_uint_eq(node_of(m, "Gemm", L "self_attn.q_proj")->n_in, 2);
+  ck_assert_str_eq(m->warning, "1 tensor of the files is not read: " L "self_attn.q_proj.bias");
+  gmodel_free(m);
 }
 END_TEST
 

@@ -105,6 +105,27 @@ static const struct {
      "the fp64 oracle says"},
     {"wrong_quantize", "half the gradient of a square", "numerics.values.float.loss_gradient@ref/naive",
      "the fp64 oracle says"},
+    {"wrong_q", "zero off by one", "numerics.values.float.matmul_q@ref/naive",
+     "the sums of docs/ops.md give"},
+    {"wrong_q", "groups shifted", "numerics.values.float.matmul_q@ref/naive", "the sums of docs/ops.md give"},
+    {"wrong_q", "rounds the scales apart", "numerics.values.float.matmul_q@ref/naive", "x=f32 in bytes"},
+    {"wrong_q", "forgets lows", "numerics.values.float.matmul_q@ref/naive", "the sums of docs/ops.md give"},
+    {"wrong_q", "forgets the steps of lows", "numerics.values.float.matmul_q@ref/naive", "l zero="},
+    {"wrong_q", "multiplies and adds", "numerics.values.float.matmul_q@ref/naive", "bound 0"},
+    {"wrong_q", "drops a last short group", "numerics.values.float.matmul_q@ref/naive",
+     "the sums of docs/ops.md give"},
+    {"wrong_q", "sums of 16 bits", "numerics.values.float.matmul_q@ref/naive", "x=f32 in bytes"},
+    {"wrong_q", "ignores the columns of a scale of X", "numerics.values.float.matmul_q@ref/naive",
+     "attrs=1,"},
+    {"wrong_q", "leaves out a column and claims f32", "numerics.values.float.matmul_q@ref/naive",
+     "the fp64 oracle says"},
+    {"wrong_q", "a scale of NaN counts as none", "numerics.special.matmul_q@ref/naive", "give nan, bound"},
+    {"wrong_q", "a NaN of X is lost", "numerics.special.matmul_q@ref/naive", "x=f32 in bytes"},
+    {"wrong_q", "packs no zeros", "numerics.packed.matmul_q@ref/naive", "reads back as"},
+    {"wrong_q", "counts indices not from the end", "numerics.values.float.take_q@ref/naive",
+     "the weight there is"},
+    {"wrong_q", "takes the last row for one outside", "numerics.outside.take_q@ref/naive",
+     "an index is outside of its dimension, and"},
     {"wrong_graph", "takes less for less or equal", "numerics.values.float.map@ref/naive",
      "the fp64 oracle says"},
     {"wrong_graph", "clears its output before its program reads it", "numerics.in_place.map@ref/naive",
@@ -259,7 +280,7 @@ START_TEST(kinds_are_many) {
   for (size_t i = 0; i < N; i++) {
     for (size_t k = 0; k < i; k++) ck_assert_str_ne(wrongs[i].kind, wrongs[k].kind);
   }
-  ck_assert_uint_ge(N, 132); /* docs/conformance.md */
+  ck_assert_uint_ge(N, 150); /* docs/conformance.md */
 }
 END_TEST
 
@@ -271,6 +292,7 @@ static const struct {
               {"wrong_needy", NULL},
               {"wrong_f64", "numerics.subnormal"},
               {"wrong_quantize", NULL},
+              {"wrong_q", NULL},
               {"wrong_graph", "numerics.values"},
               {"wrong_graph", "numerics.in_place"},
               {"wrong_graph", "numerics.outside"},

@@ -144,7 +144,7 @@ typedef struct clock_run {
   clock_arm arm[CLOCK_ARMS];
   bs_sampler_options o;
   bs_sampler_host host;
-  bs_sampling *s;
+  bs_sampled *s;
   bs_error err;
 } clock_run;
 
@@ -174,7 +174,7 @@ static inline int32_t clock_sample(clock_run *r, uint32_t n_arms, const double *
   return bs_sampler_run(&r->o, &r->host, arms, n_arms, &r->s, &r->err);
 }
 
-static inline int clock_says(const bs_sampling *s, const char *text) {
+static inline int clock_says(const bs_sampled *s, const char *text) {
   for (uint32_t i = 0; i < s->n_warnings; ++i) {
     if (strstr(s->warning[i], text) != NULL) return 1;
   }

@@ -3,8 +3,8 @@
  * answers K20 of the activations, and the two versions of the inner loop bit by bit. */
 #include <math.h>
 
+#include "core/base/math.h"
 #include "core/base/rng.h"
-#include "plugins/workloads/common/math.h"
 #include "plugins/workloads/models/kernels.h"
 #include "plugins/workloads/models/row.h"
 #include "tests/formats/files.h"
@@ -37,19 +37,19 @@ START_TEST(accuracy) {
     double (*f)(double);
     long double (*g)(long double);
     double low, high, limit;
-  } rows[] = {{"exp", bs_wl_exp, expl, -1, 1, 2},
-              {"exp", bs_wl_exp, expl, -708, 709.5, 2},
-              {"exp", bs_wl_exp, expl, -745, -708, 2},
-              {"erfc", bs_wl_erfc, erfcl, -7, 0, 4},
-              {"erfc", bs_wl_erfc, erfcl, 0, 2, 8},
-              {"erfc", bs_wl_erfc, erfcl, 2, 26.5, 8},
-              {"gelu", bs_wl_gelu, exact_gelu, -1e-3, 1e-3, 8},
-              {"gelu", bs_wl_gelu, exact_gelu, 0, 40, 8},
+  } rows[] = {{"exp", bs_exp, expl, -1, 1, 2},
+              {"exp", bs_exp, expl, -708, 709.5, 2},
+              {"exp", bs_exp, expl, -745, -708, 2},
+              {"erfc", bs_erfc, erfcl, -7, 0, 4},
+              {"erfc", bs_erfc, erfcl, 0, 2, 8},
+              {"erfc", bs_erfc, erfcl, 2, 26.5, 8},
+              {"gelu", bs_gelu, exact_gelu, -1e-3, 1e-3, 8},
+              {"gelu", bs_gelu, exact_gelu, 0, 40, 8},
               /* The argument's own rounding counts x^2 times in the tail. */
-              {"gelu", bs_wl_gelu, exact_gelu, -4, 0, 24},
-              {"gelu", bs_wl_gelu, exact_gelu, -16, -4, 400},
-              {"silu", bs_wl_silu, exact_silu, -700, 0, 4},
-              {"silu", bs_wl_silu, exact_silu, 0, 700, 4}};
+              {"gelu", bs_gelu, exact_gelu, -4, 0, 24},
+              {"gelu", bs_gelu, exact_gelu, -16, -4, 400},
+              {"silu", bs_silu, exact_silu, -700, 0, 4},
+              {"silu", bs_silu, exact_silu, 0, 700, 4}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     double error = worst(rows[i].f, rows[i].g, rows[i].low, rows[i].high, 40000);
     ck_assert_msg(error <= rows[i].limit, "%s in %g .. %g: %g ulp", rows[i].name, rows[i].low, rows[i].high,
@@ -59,14 +59,14 @@ START_TEST(accuracy) {
 END_TEST
 
 START_TEST(ends_and_special_values) {
-  ck_assert(bs_wl_exp(0.0) == 1.0 && bs_wl_exp(-0.0) == 1.0);
-  ck_assert(isinf(bs_wl_exp(709.79)) && isinf(bs_wl_exp(INFINITY)) && isfinite(bs_wl_exp(709.782)));
-  ck_assert(bs_wl_exp(-745.2) == 0.0 && bs_wl_exp(-INFINITY) == 0.0 && bs_wl_exp(-745.1) > 0.0);
-  ck_assert(isnan(bs_wl_exp(NAN)) && isnan(bs_wl_erfc(NAN)));
-  ck_assert(fabs(bs_wl_erfc(0.0) - 1.0) <= 0x1p-52 && bs_wl_erfc(30.0) == 0.0 && bs_wl_erfc(-30.0) == 2.0);
-  ck_assert(bs_wl_gelu(0.0) == 0.0 && bs_wl_gelu(50.0) == 50.0 && bs_wl_gelu(-50.0) == 0.0);
-  ck_assert(bs_wl_gelu(1e38) == 1e38 && bs_wl_gelu(-1e38) == 0.0);
-  ck_assert(bs_wl_silu(0.0) == 0.0 && bs_wl_silu(1e38) == 1e38 && bs_wl_silu(-1e38) == 0.0);
+  ck_assert(bs_exp(0.0) == 1.0 && bs_exp(-0.0) == 1.0);
+  ck_assert(isinf(bs_exp(709.79)) && isinf(bs_exp(INFINITY)) && isfinite(bs_exp(709.782)));
+  ck_assert(bs_exp(-745.2) == 0.0 && bs_exp(-INFINITY) == 0.0 && bs_exp(-745.1) > 0.0);
+  ck_assert(isnan(bs_exp(NAN)) && isnan(bs_erfc(NAN)));
+  ck_assert(fabs(bs_erfc(0.0) - 1.0) <= 0x1p-52 && bs_erfc(30.0) == 0.0 && bs_erfc(-30.0) == 2.0);
+  ck_assert(bs_gelu(0.0) == 0.0 && bs_gelu(50.0) == 50.0 && bs_gelu(-50.0) == 0.0);
+  ck_assert(bs_gelu(1e38) == 1e38 && bs_gelu(-1e38) == 0.0);
+  ck_assert(bs_silu(0.0) == 0.0 && bs_silu(1e38) == 1e38 && bs_silu(-1e38) == 0.0);
 }
 END_TEST
 
@@ -80,10 +80,10 @@ static uint64_t fold(uint64_t h, double x) {
 START_TEST(golden) {
   uint64_t h[4] = {1, 1, 1, 1};
   for (int i = -4000; i <= 4000; i++) {
-    h[0] = fold(h[0], bs_wl_exp(i * 0.1875));
-    h[1] = fold(h[1], bs_wl_erfc(i * 0.00787353515625));
-    h[2] = fold(h[2], bs_wl_gelu(i * 0.0029296875));
-    h[3] = fold(h[3], bs_wl_silu(i * 0.0029296875));
+    h[0] = fold(h[0], bs_exp(i * 0.1875));
+    h[1] = fold(h[1], bs_erfc(i * 0.00787353515625));
+    h[2] = fold(h[2], bs_gelu(i * 0.0029296875));
+    h[3] = fold(h[3], bs_silu(i * 0.0029296875));
   }
   static const uint64_t want[4] = {UINT64_C(0x3105256468ec4b6c), UINT64_C(0x9f699833f459e2a9),
                                    UINT64_C(0x4ca53cb9473048de), UINT64_C(0x329c4cf824c43027)};

@@ -18,6 +18,7 @@ const cpu_kernels cpu_kernels_avx2 = {
     .narrow_most = 8,
     .spread_most = 6,
     .turned24 = turned24,
+    .quant = &cpu_quant_avx2,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

@@ -14,4 +14,5 @@ const cpu_kernels cpu_kernels_portable = {
     .narrow_most = 4,
     .spread_most = 2,
     .turned24 = turned24,
+    .quant = &cpu_quant_portable,
 };

@@ -41,8 +41,10 @@ static int read_query(const bs_op_query *q, bs_op_answer *answer) {
                          (long long)E, CPU_ATTEND_WIDTH);
   if (q->accumulate == BS_ACC_F64)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "accumulates in f32; the ref backend has f64");
-  if ((q->flags & BS_QUERY_TOKENWISE) != 0)
-    return cpu_answer_no(answer, BS_REASON_DISABLED, "a query's keys may be cut by the number of others");
+  if ((q->flags & BS_QUERY_TOKENWISE) != 0 && q->args[CPU_Q]->dims[2] > CPU_ATTEND_FEW)
+    return cpu_answer_no(answer, BS_REASON_DISABLED,
+                         "more than %d queries are multiplied by tiles, with other bits than fewer",
+                         CPU_ATTEND_FEW);
   return 1;
 }
 
@@ -129,9 +131,16 @@ static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64
 /* All tiles of a group of more than one block, as far as there is room for them. */
 static int64_t tiles_to_keep(const cpu_attention *plan, const bs_op_query *q) {
   const extent e = extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims);
-  if (q->workspace_limit != 0 || e.rows <= CPU_ATTEND_LEAST || plan->keys <= 0) return 0;
+  if (q->workspace_limit != 0 || plan->tokenwise || e.rows <= CPU_ATTEND_LEAST || plan->keys <= 0) return 0;
   const int64_t tiles = (q->args[CPU_K]->dims[2] + plan->keys - 1) / plan->keys;
   return tiles <= CPU_ATTEND_KEPT / (cpu_k_bytes(plan) + cpu_v_bytes(plan)) ? tiles : 0;
+}
+
+/* The most queries of a block, whole groups of 16 for the tiles of AMX: no more than a group has. */
+static int64_t room_of(const cpu_attention *plan, const bs_op_query *q) {
+  const int64_t most = plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
+  const int64_t rows = cpu_up16(extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows);
+  return rows < 16 ? 16 : rows < most ? rows : most;
 }
 
 /* Reads a query into a plan without its team. */
@@ -154,16 +163,16 @@ static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attentio
   plan->chunk = plan->amx != NULL ? CPU_ATTEND_CHUNK_AMX : CPU_ATTEND_CHUNK;
   plan->x_ld = plan->amx != NULL ? CPU_ATTEND_LD_AMX : CPU_X_LD;
   read_knobs(q, plan);
+  plan->tokenwise = (q->flags & BS_QUERY_TOKENWISE) != 0;
+  if (plan->tokenwise) plan->rows = CPU_ATTEND_FEW;
+  plan->room = room_of(plan, q);
   plan->kept = tiles_to_keep(plan, q);
 }
 
 /* Floats of each piece of a member's scratch, in their order (place_scratch). */
 enum { PIECE_Q, PIECE_S, PIECE_P, PIECE_K, PIECE_V, PIECE_SUMS, PIECE_MOST, PIECE_TOTALS, PIECE_ROW, PIECES };
-static int64_t most_rows(const cpu_attention *plan) {
-  return plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
-}
 static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
-  const int64_t wide_e = cpu_up16(plan->E), rows = most_rows(plan), tiles = plan->kept > 0 ? plan->kept : 1;
+  const int64_t wide_e = cpu_up16(plan->E), rows = plan->room, tiles = plan->kept > 0 ? plan->kept : 1;
   int64_t all = 0;
   floats[PIECE_Q] = rows * CPU_X_LD;
   floats[PIECE_S] = plan->chunk * CPU_X_LD;
@@ -206,6 +215,7 @@ static int64_t most_parts(const cpu_attention *plan, const extent *e) {
 static int64_t parts_of_keys(const cpu_attention *plan, const extent *e) {
   int64_t parts = plan->split, most = most_parts(plan, e);
   if (e->groups < 1) return 1;
+  if (plan->tokenwise) return 1; /* not by the members */
   if (plan->split == 0) {
     parts = plan->width / e->groups;
     most = e->alone || e->rows > CPU_ATTEND_FEW ? 1 : e->keys / CPU_ATTEND_SPLIT;
@@ -257,8 +267,8 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
   read_plan(state, q, &plan);
   if (!knobs_are_kept(&plan, q, answer)) return BS_OK;
   if (!cpu_workspace_fits(q, pieces_of(&plan, floats), answer)) return BS_OK;
-  const int tiles =
-      plan.amx != NULL && extent_of(&plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows > CPU_ATTEND_FEW;
+  const int tiles = plan.amx != NULL && !plan.tokenwise &&
+                    extent_of(&plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows > CPU_ATTEND_FEW;
   const char *algo = tiles ? "tiles-amx" : plan.pairs ? "online-bf16" : "online";
   char text[80] = "online softmax over tiles of keys";
   if (tiles)
@@ -281,7 +291,8 @@ static int32_t divide(cpu_attention *plan, const bs_op_query *q, bs_error *err) 
   int32_t rc = cpu_knob_members(q, plan->width, &plan->width, err);
   if (rc != BS_OK) return rc;
   const int64_t each = rows_of_block(plan, &e), parts = parts_of_keys(plan, &e);
-  plan->told_rows = rows_alike(each, &e);
+  plan->told_rows =
+      plan->tokenwise ? CPU_ATTEND_LEAST : rows_alike(each, &e); /* the least that a knob says */
   plan->told_keys = keys_alike(plan->keys, &e);
   plan->told_split = parts;
   if (plan->split > parts) {
@@ -351,6 +362,7 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   if (call->B * call->H * call->S == 0) return;
   call->repeat = call->H / call->G;
   call->rows = call->repeat * call->S;
+  call->few = plan->tokenwise || call->rows <= CPU_ATTEND_FEW;
   const extent e = extent_of(plan, q, k);
   call->alone = e.alone || plan->width == 1;
   call->each = rows_of_block(plan, &e);
@@ -445,6 +457,7 @@ static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, 
     load_query(b, i, &at);
   }
   if (b->to == 0) b->from = 0;
+  b->from -= b->from % call->plan->keys; /* tiles begin at the same keys for every block and query */
 }
 
 /* Adds by halves: lane i and i + 8, then i + 4, i + 2, i + 1. */

@@ -42,10 +42,12 @@ typedef struct cpu_attention {
   uint32_t width;              /* members */
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
+  int64_t room;              /* queries of a block that a member's scratch has room for */
   int64_t kept;              /* tiles of keys whose panels a member keeps: all of a group, or 0 */
   int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
   int64_t told_rows, told_keys, told_split; /* for the query's own dims: reported by the plan */
   uint32_t told_threads;                    /* too */
+  uint32_t tokenwise;                       /* up to 8 queries: blocks of few, whole keys */
   uint32_t woken;                           /* threads were given: the team is woken for little work, too */
   uint64_t member_bytes;                    /* of scratch */
 } cpu_attention;
@@ -72,6 +74,7 @@ typedef struct cpu_attend {
   float by;                      /* of a finished score: powers are 2^(by score) */
   float out_scale;
   int finish; /* scores are scaled before the powers: softcap or a mask */
+  int few;    /* all blocks read K and V in place, whatever their rows */
   int alone;  /* too little work to wake the team for */
   uint8_t *scratch;
 } cpu_attend;
@@ -129,9 +132,10 @@ static inline int64_t cpu_head_of(const cpu_block *b, int64_t i) {
 static inline int64_t cpu_query_of(const cpu_block *b, int64_t i) {
   return (b->first_row + i) % b->call->S;
 }
-/* Few queries are multiplied one by one, as f32. */
+/* Few queries are multiplied one by one, as f32. The last block of many queries is not: what a query's bits
+ * are does not depend on how many queries the blocks have, nor so on the members. */
 static inline int cpu_block_few(const cpu_block *b) {
-  return b->count <= CPU_ATTEND_FEW;
+  return b->call->few;
 }
 
 /* attention_block.c: the keys from..to of a block, into sums, most and totals. */

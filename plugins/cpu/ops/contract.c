@@ -16,6 +16,7 @@ typedef struct contract_plan {
   const cpu_kernels *kernels;
   float alpha;
   uint32_t activation;
+  int64_t x, w, sums, room; /* floats of a member's parts */
   uint64_t member_bytes;
   uint32_t width, reserved;
 } contract_plan;
@@ -53,13 +54,23 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
   return BS_OK;
 }
 
-/* Floats of a member: x, panels, sums, and 16 rows to turn. */
-enum {
-  X_FLOATS = CPU_PANEL_ROWS * CPU_X_LD,
-  W_FLOATS = CPU_K_BLOCK * COLUMNS,
-  SUM_FLOATS = CPU_PANEL_ROWS * COLUMNS,
-  ROOM_FLOATS = 16 * CPU_K_BLOCK
-};
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* Floats of a member: x, panels, sums, and 16 rows to turn. A block has no more rows, columns or depth than
+ * the query, of which a run has no more. */
+static void read_sizes(contract_plan *plan, const bs_op_query *q) {
+  const uint32_t rank = q->args[Y]->rank;
+  const int64_t rows = least(q->args[Y]->dims[rank - 2], CPU_PANEL_ROWS);
+  const int64_t columns = cpu_up16(least(q->args[Y]->dims[rank - 1], COLUMNS));
+  const int64_t depth = least(q->args[A]->dims[rank - 1], CPU_K_BLOCK);
+  plan->x = rows * CPU_X_LD;
+  plan->w = depth * columns;
+  plan->sums = rows * COLUMNS;
+  plan->room = 16 * (cpu_up16(depth) > columns ? cpu_up16(depth) : columns);
+  plan->member_bytes = (uint64_t)(plan->x + plan->w + plan->sums + plan->room) * sizeof(float);
+}
 
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
                        bs_error *err) {
@@ -73,7 +84,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
   plan->kernels = &state->kernels;
   plan->alpha = (float)q->numbers[0];
   plan->activation = q->activation;
-  plan->member_bytes = (X_FLOATS + W_FLOATS + SUM_FLOATS + ROOM_FLOATS) * sizeof(float);
+  read_sizes(plan, q);
   plan->width = exec->width;
   rc = cpu_reserve(exec, plan->member_bytes * plan->width, err);
   if (rc != BS_OK)
@@ -131,12 +142,12 @@ static void one_block(const contract_call *call, int64_t item, float *x) {
   const int64_t row = in / call->column_blocks * CPU_PANEL_ROWS, first = in % call->column_blocks * COLUMNS;
   const int64_t rows = call->M - row < CPU_PANEL_ROWS ? call->M - row : CPU_PANEL_ROWS;
   const int64_t n = call->N - first < COLUMNS ? call->N - first : COLUMNS;
-  float *w = x + X_FLOATS, *sums = w + W_FLOATS, *room = sums + SUM_FLOATS;
+  float *w = x + plan->x, *sums = w + plan->w, *room = sums + plan->sums;
   cpu_lines m[ARGS];
   matrices_at(call, item / blocks, m);
   const cpu_lines turned = {m[B].data, m[B].type, m[B].size, m[B].column, m[B].row};
   const int turn = m[B].column != 1 && m[B].row == 1;
-  if (call->K == 0) memset(sums, 0, SUM_FLOATS * sizeof *sums);
+  if (call->K == 0) memset(sums, 0, (size_t)plan->sums * sizeof *sums);
   for (int64_t k = 0; k < call->K; k += CPU_K_BLOCK) {
     const int64_t depth = call->K - k < CPU_K_BLOCK ? call->K - k : CPU_K_BLOCK;
     for (int64_t r = 0; r < rows; r++)

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "../common/math.h"
+#include "core/base/math.h"
 #include "models.h"
 
 typedef struct attention {
@@ -73,7 +73,7 @@ static double soften(double *scores, int64_t n, double scale) {
     if (scores[i] > most) most = scores[i];
   }
   for (int64_t i = 0; i < n; i++) {
-    scores[i] = bs_wl_exp(scores[i] - most);
+    scores[i] = bs_exp(scores[i] - most);
     sum += scores[i];
   }
   return sum;

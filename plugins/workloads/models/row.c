@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "../common/math.h"
+#include "core/base/math.h"
 
 void models_normalise(double *x, int64_t n, double eps) {
   double sum = 0.0, squares = 0.0;
@@ -25,10 +25,10 @@ void models_activate(uint32_t activation, double *x, int64_t n) {
         x[i] = x[i] > 0.0 ? x[i] : 0.0;
         break;
       case MODELS_GELU:
-        x[i] = bs_wl_gelu(x[i]);
+        x[i] = bs_gelu(x[i]);
         break;
       case MODELS_SILU:
-        x[i] = bs_wl_silu(x[i]);
+        x[i] = bs_silu(x[i]);
         break;
       default:
         return;
@@ -37,5 +37,5 @@ void models_activate(uint32_t activation, double *x, int64_t n) {
 }
 
 void models_swiglu(double *x1, const double *x2, int64_t n) {
-  for (int64_t i = 0; i < n; i++) x1[i] = bs_wl_silu(x1[i]) * x2[i];
+  for (int64_t i = 0; i < n; i++) x1[i] = bs_silu(x1[i]) * x2[i];
 }

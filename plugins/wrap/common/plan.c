@@ -100,7 +100,8 @@ static int number(const reader *r, word w, const char *what, int any, uint64_t m
 
 /* Do weights get packed for the core op? */
 static int is_packed(uint32_t op) {
-  return strcmp(core_name(op), "matmul") == 0 || strcmp(core_name(op), "matmul24") == 0;
+  const char *name = core_name(op);
+  return strcmp(name, "matmul") == 0 || strcmp(name, "matmul24") == 0 || strcmp(name, "matmul_q") == 0;
 }
 
 /* Can a plan name it? "other" it cannot, nor the pack of an op without weights. */
@@ -117,7 +118,8 @@ static int unknown_op(const reader *r, word w) {
     used += (size_t)snprintf(words + used, sizeof words - used, "%s, ", wrap_op_name(op, name));
   if (used < sizeof words)
     snprintf(words + used, sizeof words - used,
-             "matmul and the others of `bsrun completion words ops`, OP.prepare, matmul.pack, matmul24.pack");
+             "matmul and the others of `bsrun completion words ops`, OP.prepare, matmul.pack, matmul24.pack, "
+             "matmul_q.pack");
   return complain(r, w.from, "is no op", w, words);
 }
 

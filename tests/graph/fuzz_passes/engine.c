@@ -53,7 +53,7 @@ static void read_attr(char *word, bs_attr *out, int64_t *ints) {
     out->type = BS_ATTR_INTS;
     out->ints = ints;
     for (char *at = text; *at != '\0'; at += *at == ',') ints[out->count++] = strtoll(at, &at, 10);
-  } else if (strcmp(word, "epsilon") == 0) {
+  } else if (strcmp(word, "epsilon") == 0 || strcmp(word, "alpha") == 0) {
     out->type = BS_ATTR_FLOAT;
     out->f = strtod(text, NULL);
   } else if (*text == '-' || (*text >= '0' && *text <= '9')) {

@@ -23,6 +23,7 @@ static const pattern table[] = {
     {"fold", pattern_fold},
     {"twice", pattern_twice},
     {"weights", pattern_weights},
+    {"alpha", pattern_alpha},
 };
 enum { PATTERNS = (int)(sizeof table / sizeof table[0]) };
 

@@ -45,4 +45,5 @@ int pattern_last_token(spec *s, int x);
 int pattern_fold(spec *s, int x);
 int pattern_twice(spec *s, int x);
 int pattern_weights(spec *s, int x);
+int pattern_alpha(spec *s, int x);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * patterns_shared.c - what is computed twice, and products by matrices that are computed from constants. */
+ * patterns_shared.c - what is computed twice, products by matrices that are computed from constants,
+ * numbers before and behind products. */
 #include "tests/graph/fuzz_passes/changes.h"
 #include "tests/graph/fuzz_passes/data.h"
 #include "tests/graph/fuzz_passes/patterns.h"
@@ -86,4 +87,55 @@ int pattern_weights(spec *s, int x) {
   int y = op2(s, "MatMul", x, m);
   if (draw(s, 2) == 0 && !s->bad) y = op2(s, "Add", y, draw_source(s, ROLE_ROW, 1, &n));
   return draw(s, 2) == 0 && !s->bad ? activated(s, y) : y;
+}
+
+/* ---- numbers beside products ------------------------------------------------------------------------ */
+
+static int numbered(spec *s, int v) {
+  static const double numbers[] = {0.5, 3, -1, 0.3, 8, 1e-3, 1e4, 0, 1e12};
+  const double c = numbers[draw(s, 9)];
+  switch (draw(s, 6)) {
+    case 3:
+      return c != 0 ? op2(s, "Div", v, change_number(s, 1 / c)) : v;
+    case 4:
+      return op1(s, "Neg", v);
+    case 5:
+      return v;
+    default:
+      return op2(s, "Mul", v, change_number(s, c));
+  }
+}
+
+/* A view of a value of rank 3 for a product: itself, or its last dims turned. */
+static int maybe_turned(spec *s, int v) {
+  return s->bad || draw(s, 3) > 0 || s->values[v].rank != 3 ? v : turned_by(s, v, "0,2,1");
+}
+
+/* Of a source of its own: a product may overflow earlier by the number beside it. */
+int pattern_alpha(spec *s, int x) {
+  int64_t dims[SPEC_RANK];
+  const uint32_t rank = 2 + draw(s, 3);
+  draw_dims(s, rank, dims);
+  x = add_source(s, VALUE_INPUT, ROLE_VALUE, s->dtype, rank, dims);
+  x = maybe_turned(s, numbered(s, maybe_turned(s, x)));
+  if (s->bad) return x;
+  const value of = s->values[x];
+  int64_t w[3] = {of.dims[0], of.dims[of.rank - 1], draw_dim(s)};
+  const uint32_t lead = of.rank == 3 ? draw(s, 2) : 0;
+  int m = add_source(s, draw(s, 2) == 0 ? VALUE_CONST : VALUE_INPUT, ROLE_WEIGHT, s->dtype, 2 + lead,
+                     w + 1 - lead);
+  if (draw(s, 3) == 0) m = op2(s, "Mul", m, change_number(s, 0.25));
+  if (s->bad) return m;
+  const int64_t n = w[2];
+  int y = op2(s, "MatMul", x, m);
+  if (!s->bad && s->values[y].rank == 2 && draw(s, 3) == 0) {
+    const int in[3] = {x, m, draw_source(s, ROLE_ROW, 1, &n)};
+    y = change_here(s, raw_op(s, "Gemm", draw(s, 2) == 0 ? "alpha=0.5" : "alpha=-3.0", in, 3));
+  }
+  if (draw(s, 3) == 0 && !s->bad) y = numbered(s, y);
+  if (draw(s, 3) > 0 && !s->bad) y = op2(s, "Add", y, draw_source(s, ROLE_ROW, 1, &n));
+  if (!s->bad) y = numbered(s, y);
+  if (draw(s, 6) == 0 && !s->bad) add_output(s, y);
+  if (draw(s, 3) == 0 && !s->bad) y = activated(s, y);
+  return draw(s, 4) == 0 && !s->bad ? numbered(s, y) : y;
 }

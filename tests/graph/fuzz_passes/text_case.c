@@ -60,8 +60,8 @@ static void put_attrs(FILE *out, const char *attrs) {
     *text++ = '\0';
     if (strcmp(w, "perm") == 0)
       fprintf(out, "%sperm = [%s]", before, text);
-    else if (strcmp(w, "epsilon") == 0)
-      fprintf(out, "%sepsilon: float = %s", before, text);
+    else if (strcmp(w, "epsilon") == 0 || strcmp(w, "alpha") == 0)
+      fprintf(out, "%s%s: float = %s", before, w, text);
     else if (strcmp(w, "approximate") == 0)
       fprintf(out, "%sapproximate: string = \"%s\"", before, text);
     else

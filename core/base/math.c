@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * math.c - exp, erfc, gelu and silu (math.h). Built, as the whole tree, with -ffp-contract=off: every product
  * and sum below is rounded once, in the order written. */
-#include "math.h"
+#include "core/base/math.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static double power_of_two(int64_t k) {
 }
 
 /* x = k ln 2 + r with |r| <= ln 2 / 2; exp r by its series up to r^13 / 13!, whose rest is below 2^-57. */
-double bs_wl_exp(double x) {
+double bs_exp(double x) {
   static const double series[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
                                   1.0 / 362880.0,     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,
                                   1.0 / 120.0,        1.0 / 24.0,        1.0 / 6.0,        0.5};
@@ -62,20 +62,20 @@ static double exp_minus_square(double x) {
   memcpy(&high, &bits, sizeof high);
   double rest = (x - high) * (x + high);
   double near_one = 1.0 - rest * (1.0 - rest * (0.5 - rest * (1.0 / 6.0)));
-  return bs_wl_exp(-(high * high)) * near_one;
+  return bs_exp(-(high * high)) * near_one;
 }
 
-double bs_wl_erfc(double x) {
+double bs_erfc(double x) {
   double a = x < 0.0 ? -x : x;
   if (x != x) return x;
   double upper = a < 27.3 ? exp_minus_square(a) * scaled_erfc(a) : 0.0;
   return x < 0.0 ? 2.0 - upper : upper;
 }
 
-double bs_wl_gelu(double x) {
-  return 0.5 * x * bs_wl_erfc(x * -0x1.6a09e667f3bcdp-1);
+double bs_gelu(double x) {
+  return 0.5 * x * bs_erfc(x * -0x1.6a09e667f3bcdp-1);
 }
 
-double bs_wl_silu(double x) {
-  return x / (1.0 + bs_wl_exp(-x));
+double bs_silu(double x) {
+  return x / (1.0 + bs_exp(-x));
 }
