@@ -20,7 +20,8 @@
  * do not depend on other slots, on drafts, on what was kept, nor, with the backend cpu, on the threads.
  *
  * Threads: a generator takes one call at a time. The context and the graph outlive it, and it is the only
- * session of the graph that runs. Ownership: arguments belong to the caller and are read during the call.
+ * session of the graph that runs.
+ * Ownership: arguments belong to the caller and are read during the call.
  * Errors: as in graph.h. After BS_OVERFLOW, BS_INPUT, BS_INVALID_ARGUMENT and BS_ABORTED a generator goes on;
  * after other errors of a step its slots are ended.
  * Units: lengths are counted in tokens, times in seconds.
@@ -40,6 +41,7 @@ typedef struct bs_token_generator bs_token_generator;
 /* The most drafted tokens of a step. */
 #define BS_DRAFT_MOST 7u
 
+/* How a generator is opened. bs_generator_open copies it. */
 typedef struct bs_generator_options {
   uint32_t struct_size;
   uint32_t chunk; /* tokens of a prompt in one run, at least 32; 0: 512 */
@@ -70,11 +72,13 @@ typedef struct bs_sampling {
   uint64_t seed;
 } bs_sampling;
 
+/* Values of bs_token.flags. */
 enum bs_token_flag {
   BS_TOKEN_DRAFTED = 1, /* it was guessed before it was computed */
   BS_TOKEN_LAST = 2     /* the slot's cache is full, and the slot is ended */
 };
 
+/* A token that a step has made. */
 typedef struct bs_token {
   uint32_t struct_size;
   uint32_t slot;
