@@ -41,7 +41,7 @@ typedef struct bs_token_generator bs_token_generator;
 /* The most drafted tokens of a step. */
 #define BS_DRAFT_MOST 7u
 
-/* How a generator is opened. bs_generator_open copies it. */
+/* How a generator is opened. The struct is read during the call of bs_generator_open. */
 typedef struct bs_generator_options {
   uint32_t struct_size;
   uint32_t chunk; /* tokens of a prompt in one run, at least 32; 0: 512 */
