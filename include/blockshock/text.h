@@ -16,6 +16,10 @@
  * tokenizer.json that is not known is refused (BS_UNSUPPORTED, BS-TOK-KIND names it): ids are never guessed.
  * A library that was built without PCRE2 or utf8proc opens no tokenizer (BS_UNAVAILABLE).
  *
+ * Ownership. A tokenizer and a stream belong to the caller, who closes them; a tokenizer outlives its
+ * streams. Texts that a function gives belong to the tokenizer or the stream. What the caller passes is read
+ * during the call alone.
+ *
  * Units. Texts are UTF-8 of a given number of bytes; a text of the caller needs no NUL.
  */
 #ifndef BLOCKSHOCK_TEXT_H
