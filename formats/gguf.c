@@ -58,13 +58,13 @@ static int32_t take_text(reader *r, uint64_t most, const char *what, bs_span *ou
 /* A name, copied and terminated, and put into the table of names. */
 static int32_t take_name(reader *r, bs_gguf *g, bs_names *names, const char *what, uint32_t index,
                          bs_span *span, const char **out) {
-  bs_span seen;
+  bs_span seen = {0};
   const int32_t rc = take_text(r, BS_GGUF_MAX_NAME, what, &seen);
   if (rc != BS_OK) return rc;
   char *name = bs_arena_take(&g->arena, seen.size + 1, 1);
   if (name == NULL) return bs_error_set(r->err, BS_NO_MEMORY, "BS-MEM", "no memory for a name");
-  memcpy(name, seen.data, (size_t)seen.size);
   if (seen.size == 0) return bs_error_set(r->err, BS_INPUT, "BS-GGUF-NAME", "%s is empty", what);
+  memcpy(name, seen.data, (size_t)seen.size);
   for (uint64_t i = 0; i < seen.size; i++)
     if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
       return bs_error_set(r->err, BS_INPUT, "BS-GGUF-NAME", "%s has the control byte 0x%02x at %" PRIu64,

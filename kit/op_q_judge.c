@@ -22,15 +22,17 @@ typedef struct numbers {
 } numbers;
 
 static float scale_of(const kit_q *w, int64_t n, int64_t k) {
-  const float scale = w->scales[n * w->spans + k / w->form.span];
+  const int64_t span = k / w->form.span, group = k / w->form.group;
+  const float scale = w->scales[n * w->spans + span];
   if ((w->form.flags & BS_QUANT_STEPS) == 0) return scale;
-  return scale * (float)w->steps[n * w->groups + k / w->form.group];
+  return scale * (float)w->steps[n * w->groups + group];
 }
 
 static float low_of(const kit_q *w, int64_t n, int64_t k) {
-  const float low = w->lows[n * w->spans + k / w->form.span];
+  const int64_t span = k / w->form.span, group = k / w->form.group;
+  const float low = w->lows[n * w->spans + span];
   if ((w->form.flags & BS_QUANT_STEPS) == 0) return low;
-  return low * (float)w->low_steps[n * w->groups + k / w->form.group];
+  return low * (float)w->low_steps[n * w->groups + group];
 }
 
 static int code_of(const kit_q *w, int64_t n, int64_t k) {

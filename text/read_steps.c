@@ -173,9 +173,9 @@ static int32_t read_metaspace_parts(const json_t *part, const char **out_text, s
 }
 
 static int32_t read_metaspace(const json_t *part, bs_tok_steps *out, bs_error *err) {
-  const char *text;
-  size_t bytes;
-  int scheme, split;
+  const char *text = NULL;
+  size_t bytes = 0;
+  int scheme = 0, split = 0;
   bs_tok_step *step = NULL;
   int32_t rc = read_metaspace_parts(part, &text, &bytes, &scheme, err);
   if (rc == BS_OK) rc = bs_tok_json_bool(part, "Metaspace", "split", 1, &split, err);
@@ -216,7 +216,7 @@ static int32_t read_digits(const json_t *part, bs_tok_steps *out, bs_error *err)
 }
 
 static int32_t read_punctuation(const json_t *part, bs_tok_steps *out, bs_error *err) {
-  int behavior;
+  int behavior = 0;
   const int32_t rc = read_behavior(part, "Punctuation", "Isolated", &behavior, err);
   return rc == BS_OK ? add_split(out, behavior, bs_tok_is_punctuation, err) : rc;
 }
@@ -224,9 +224,9 @@ static int32_t read_punctuation(const json_t *part, bs_tok_steps *out, bs_error 
 /* ---- decoders -------------------------------------------------------------------------------- */
 
 static int32_t read_words(const json_t *part, bs_tok_steps *out, bs_error *err) {
-  const char *text;
-  size_t bytes;
-  int cleanup;
+  const char *text = NULL;
+  size_t bytes = 0;
+  int cleanup = 0;
   int32_t rc = bs_tok_json_text(part, "WordPiece", "prefix", &text, &bytes, err);
   if (rc == BS_OK) rc = bs_tok_json_bool(part, "WordPiece", "cleanup", 1, &cleanup, err);
   return rc == BS_OK ? add_with(out, BS_TOK_FROM_WORDS, cleanup ? BS_TOK_CLEANUP : 0, text, bytes, NULL, err)
@@ -234,9 +234,9 @@ static int32_t read_words(const json_t *part, bs_tok_steps *out, bs_error *err) 
 }
 
 static int32_t read_from_metaspace(const json_t *part, bs_tok_steps *out, bs_error *err) {
-  const char *text;
-  size_t bytes;
-  int scheme;
+  const char *text = NULL;
+  size_t bytes = 0;
+  int scheme = 0;
   const int32_t rc = read_metaspace_parts(part, &text, &bytes, &scheme, err);
   return rc == BS_OK
              ? add_with(out, BS_TOK_FROM_METASPACE, scheme != 0 ? BS_TOK_LEFT : 0, text, bytes, NULL, err)

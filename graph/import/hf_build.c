@@ -185,7 +185,7 @@ uint32_t hf_weight_rows(hf_build *b, const char *name, const char *part, uint32_
   if (t != NULL && t->dtype == 0)
     b->rc = bs_error_set(b->err, BS_INPUT, "BS-GGUF-TYPE", "rows of '%.200s' in %s are not built", t->name,
                          t->type_name);
-  if (b->rc != BS_OK) return GMODEL_NONE;
+  if (t == NULL || b->rc != BS_OK) return GMODEL_NONE;
   const int64_t shape[2] = {rows, dims[rank - 1]};
   const uint64_t row = (uint64_t)dims[rank - 1] * BS_DTYPE_BYTES(t->dtype);
   name = hf_name(b, name, part);

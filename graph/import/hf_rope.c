@@ -211,7 +211,9 @@ static void make_tables(hf_build *b, const waves *w, int tables, hf_rope *rope) 
   }
   for (int64_t t = 0, at = 0; t < dims[0]; t++)
     for (int64_t i = 0; i < w->pairs; i++, at++) {
-      const float angle = (float)(t % b->cache) * w->of[t / b->cache][i];
+      const float *of = w->of[t / b->cache]; /* w has as many as `tables` says */
+      if (of == NULL) return;
+      const float angle = (float)(t % b->cache) * of[i];
       cosines[at] = (float)cos((double)angle) * (float)w->scale;
       sines[at] = (float)sin((double)angle) * (float)w->scale;
     }
@@ -261,7 +263,7 @@ void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *ou
   w.base = hf_real(b, inside_or_top(b, "rope_theta"), theta);
   out_rope->wide = wide;
   out_rope->width = 2 * w.pairs;
-  if (b->rc == BS_OK && b->cache > MAX_TABLE / w.pairs) no_room(b);
+  if (b->rc == BS_OK && b->cache > MAX_TABLE / (w.pairs > 0 ? w.pairs : 1)) no_room(b);
   for (int t = 0; t < 2 && b->rc == BS_OK; t++) {
     w.of[t] = gmodel_alloc(b->model, (uint64_t)w.pairs * sizeof(float));
     if (w.of[t] == NULL) b->rc = model_no_memory(b->err);
@@ -269,7 +271,7 @@ void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *ou
   if (b->rc == BS_OK) find_waves(b, &w);
   divide(b, &w);
   const int two = strcmp(type_of(b, &key), "longrope") == 0 && w.old < (double)b->cache;
-  if (two && 2 * b->cache > MAX_TABLE / w.pairs) no_room(b);
+  if (two && 2 * b->cache > MAX_TABLE / (w.pairs > 0 ? w.pairs : 1)) no_room(b);
   if (b->rc != BS_OK) return;
   make_tables(b, &w, 1 + two, out_rope);
   out_rope->places = places(b, two ? (int64_t)w.old : 0);

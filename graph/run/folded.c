@@ -74,11 +74,21 @@ static int same_input(const graph *recipe, uint32_t a, const graph *g, uint32_t 
   return graph_owns(recipe, x->data) && memcmp(x->data, y->data, (size_t)graph_bytes(x)) == 0;
 }
 
+static int same_numbers(const double *a, const double *b, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    uint64_t x, y; /* bits: NaN is NaN, and -0 is not 0 */
+    memcpy(&x, &a[i], sizeof x);
+    memcpy(&y, &b[i], sizeof y);
+    if (x != y) return 0;
+  }
+  return 1;
+}
+
 static int is_of(const gfolded *e, const graph *g, const gnode *n) {
   const gnode *r = node_of(e);
   if (r->op != n->op || r->n_in != n->n_in || r->n_out != n->n_out || r->activation != n->activation ||
       r->accumulate != n->accumulate || memcmp(r->attrs, n->attrs, sizeof r->attrs) != 0 ||
-      memcmp(r->numbers, n->numbers, sizeof r->numbers) != 0 ||
+      !same_numbers(r->numbers, n->numbers, sizeof r->numbers / sizeof r->numbers[0]) ||
       (n->op == GOP_MAP && memcmp(&e->recipe->exprs[r->expr], &g->exprs[n->expr], sizeof *g->exprs) != 0))
     return 0;
   for (uint32_t i = 0; i < n->n_out; i++) {

@@ -99,7 +99,7 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
   if (b != NULL) gfold_hold(&s->graph->fold, b->g, 1);
   gfold_leave(&s->graph->fold);
   if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
-  if (rc != BS_OK) {
+  if (rc != BS_OK || b == NULL) {
     drop_binding(s, b);
     free(sizes);
     return rc;
@@ -160,7 +160,7 @@ BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_
   if (wrong != BS_OK) return wrong;
   const gmodel *m = s->graph->model;
   const uint32_t count = m->n_symbols;
-  int64_t *sizes = malloc((count + 1u) * sizeof *sizes);
+  int64_t *sizes = calloc(count + 1u, sizeof *sizes);
   if (sizes == NULL) return no_memory(err);
   int32_t rc = all_sizes(s, dims, n, sizes, err);
   if (rc == BS_OK) rc = cache_holds(m, sizes, err);

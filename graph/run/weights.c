@@ -161,13 +161,23 @@ static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
   return key;
 }
 
+static int same_parts(const gweight *a, const gweight *b) {
+  for (uint32_t i = 0; i < a->n_parts; i++) {
+    const gpart *x = &a->parts[i], *y = &b->parts[i];
+    if (x->data != y->data || x->rows != y->rows || x->row_stride != y->row_stride ||
+        x->col_stride != y->col_stride || x->scale != y->scale)
+      return 0;
+  }
+  return 1;
+}
+
 static int same_weight(const gweight *a, const gweight *b) {
   if (a->form.struct_size != b->form.struct_size ||
       (a->form.struct_size > 0 && !bs_quant_same_form(&a->form, &b->form)))
     return 0;
-  return memcmp(a->keys, b->keys, sizeof a->keys) == 0 && a->n_parts == b->n_parts &&
-         memcmp(a->parts, b->parts, sizeof a->parts) == 0 && a->rows == b->rows && a->cols == b->cols &&
-         a->dtype == b->dtype && a->x_dtype == b->x_dtype && a->y_dtype == b->y_dtype;
+  return memcmp(a->keys, b->keys, sizeof a->keys) == 0 && a->n_parts == b->n_parts && same_parts(a, b) &&
+         a->rows == b->rows && a->cols == b->cols && a->dtype == b->dtype && a->x_dtype == b->x_dtype &&
+         a->y_dtype == b->y_dtype;
 }
 
 /* The elements of a weight's parts are there to be read. */

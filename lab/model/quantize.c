@@ -36,8 +36,9 @@ typedef struct job {
   int64_t opset;
   bs_quantize_weight *picked;
   size_t n_picked;
-  weight **weights;
+  weight *weights; /* room for all that were picked */
   size_t n_weights;
+  int has_nbits; /* 1: MatMulNBits stands in the copy */
   bs_span *dropped;
   bs_onnx_new_tensor *tensors;
   bs_onnx_new_node *nodes;
@@ -287,7 +288,7 @@ static char *text_of(bs_span span) {
 
 static weight *weight_named(const job *j, bs_span name) {
   for (size_t i = 0; i < j->n_weights; i++)
-    if (bs_span_same(j->weights[i]->of->tensor->name, name)) return j->weights[i];
+    if (bs_span_same(j->weights[i].of->tensor->name, name)) return &j->weights[i];
   return NULL;
 }
 
@@ -322,8 +323,10 @@ static int32_t add_matmul(job *j, uint32_t index, const weight *w, bs_error *err
 static int32_t add_nodes(job *j, bs_error *err) {
   const bs_onnx_graph *g = j->model.graph;
   int32_t rc = BS_OK;
-  for (size_t i = 0; i < j->n_weights; i++)
-    if (!j->weights[i]->nbits) add_dequantize(j, j->weights[i]);
+  for (size_t i = 0; i < j->n_weights; i++) {
+    if (!j->weights[i].nbits) add_dequantize(j, &j->weights[i]);
+    j->has_nbits |= j->weights[i].nbits != 0;
+  }
   for (uint32_t n = 0; rc == BS_OK && n < g->n_nodes; n++) {
     const weight *w = g->nodes[n].n_inputs == 2 ? weight_named(j, g->nodes[n].inputs[1]) : NULL;
     if (w != NULL && w->nbits) rc = add_matmul(j, n, w, err);
@@ -358,9 +361,7 @@ static int32_t add_weight(job *j, bs_quantize_weight *of, const char *scheme, bs
   if (rc != BS_OK) return rc;
   of->reason = refused(j, of, &form, &nbits);
   if (of->reason != NULL) return BS_OK;
-  weight *w = calloc(1, sizeof *w);
-  if (w == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-QUANT-MEMORY", "no memory for a weight");
-  j->weights[j->n_weights] = w;
+  weight *w = &j->weights[j->n_weights];
   j->dropped[j->n_weights++] = of->tensor->name;
   w->of = of;
   w->form = form;
@@ -381,7 +382,7 @@ static int32_t choose(job *j, bs_error *err) {
   int32_t rc = bs_quantize_pick(&j->model, &j->picked, &j->n_picked, err);
   const size_t nodes = j->model.graph->n_nodes, n = j->n_picked;
   if (rc != BS_OK) return rc;
-  j->weights = calloc(n + 1, sizeof(weight *));
+  j->weights = calloc(n + 1, sizeof *j->weights);
   j->dropped = calloc(n + 1, sizeof *j->dropped);
   j->tensors = calloc(3 * n + 1, sizeof *j->tensors);
   j->nodes = calloc(n + nodes + 1, sizeof *j->nodes);
@@ -415,7 +416,7 @@ static json_t *report(const job *j) {
   json_t *weights = json_array(), *kept = json_array();
   uint64_t before = 0, after = 0;
   for (size_t i = 0; i < j->n_weights; i++) {
-    const weight *w = j->weights[i];
+    const weight *w = &j->weights[i];
     const uint64_t bytes = w->codes_bytes + w->scales_bytes + w->zeros_bytes;
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "name", w->name, "scheme", w->scheme, "format",
                             w->nbits ? "nbits" : "qdq", "bytes", (json_int_t)bytes, "bytes_before",
@@ -440,10 +441,9 @@ static json_t *report(const job *j) {
 
 static void free_job(job *j) {
   for (size_t i = 0; i < j->n_weights; i++) {
-    free(j->weights[i]->codes);
-    free(j->weights[i]->scales);
-    free(j->weights[i]->zeros);
-    free(j->weights[i]);
+    free(j->weights[i].codes);
+    free(j->weights[i].scales);
+    free(j->weights[i].zeros);
   }
   for (size_t i = 0; i < j->n_texts; i++) free(j->texts[i]);
   free(j->weights);
@@ -463,8 +463,7 @@ int32_t bs_model_quantize(const bs_quantize_request *request, json_t **out, bs_e
   j.opset = opset_of(&j.model);
   rc = choose(&j, err);
   if (rc == BS_OK) rc = add_nodes(&j, err);
-  int nbits = 0;
-  for (size_t i = 0; i < j.n_weights; i++) nbits |= j.weights[i]->nbits != 0;
+  int nbits = j.has_nbits;
   for (uint32_t i = 0; i < j.model.n_opsets; i++)
     if (bs_span_is(j.model.opsets[i].domain, "com.microsoft")) nbits = 0;
   const bs_onnx_edits edits = {.dropped = j.dropped,

@@ -337,9 +337,10 @@ START_TEST(codes_and_scales_stand_for_the_same_numbers) {
   for (int64_t n = 0; n < q.rows; n++)
     for (int64_t k = 0; k < q.cols; k++) {
       const float w = number_of(&q, &all, n, k);
+      const void *got = &w, *want = &out[n * q.cols + k];
       ck_assert_int_lt(codes[n * STRIDE + k], 1 << q.bits);
-      ck_assert_msg(memcmp(&w, &out[n * q.cols + k], sizeof w) == 0, "%s [%d,%d]: %g, want %g", type->name,
-                    (int)n, (int)k, (double)w, (double)out[n * q.cols + k]);
+      ck_assert_msg(memcmp(got, want, sizeof w) == 0, "%s [%d,%d]: %g, want %g", type->name, (int)n, (int)k,
+                    (double)w, (double)out[n * q.cols + k]);
     }
 }
 END_TEST

@@ -124,11 +124,12 @@ static void begin(bs_token_generator *g, uint32_t slot, const bs_sampling *s) {
 
 static void expect_same(const made *want, const made *seen, const char *what) {
   ck_assert_msg(seen->n == want->n, "%s: %u tokens, not %u", what, seen->n, want->n);
-  for (uint32_t i = 0; i < want->n; i++)
-    ck_assert_msg(seen->tokens[i].id == want->tokens[i].id &&
-                      memcmp(&seen->tokens[i].logprob, &want->tokens[i].logprob, sizeof(double)) == 0,
+  for (uint32_t i = 0; i < want->n; i++) {
+    const void *bits = &seen->tokens[i].logprob, *wanted = &want->tokens[i].logprob;
+    ck_assert_msg(seen->tokens[i].id == want->tokens[i].id && memcmp(bits, wanted, sizeof(double)) == 0,
                   "%s: token %u is %lld (%.17g), not %lld (%.17g)", what, i, (long long)seen->tokens[i].id,
                   seen->tokens[i].logprob, (long long)want->tokens[i].id, want->tokens[i].logprob);
+  }
 }
 
 static const bs_sampling samplings[] = {

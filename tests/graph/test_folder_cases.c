@@ -72,7 +72,12 @@ static void read_line(folder_case *c, const char *line) {
   } else if (strncmp(line, "weight ", 7) == 0) {
     ck_assert(c->n_weights < MOST_WEIGHTS);
     weight *w = &c->weights[c->n_weights++];
-    ck_assert_int_eq(sscanf(line + 7, "%159s %39s %lf %lf", w->name, w->shape, &w->scale, &w->offset), 4);
+    char *at;
+    int used = 0;
+    ck_assert_int_eq(sscanf(line + 7, "%159s %39s%n", w->name, w->shape, &used), 2);
+    w->scale = strtod(line + 7 + used, &at);
+    w->offset = strtod(at, &at);
+    ck_assert_int_eq(strspn(at, "\n"), strlen(at));
   } else if (strncmp(line, "tokens ", 7) == 0) {
     for (char *at = (char *)(uintptr_t)(line + 6); *at == ' ';) {
       ck_assert(c->n_tokens < MOST_TOKENS);

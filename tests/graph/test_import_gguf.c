@@ -93,9 +93,17 @@ static const char *const names[][2] = {{"model.embed_tokens", "token_embd"},
                                        {"mlp.c_proj", "ffn_down"}};
 
 static void name_in_file(const char *name, char *out, size_t room) {
-  int layer = -1, at = 0;
+  static const char *const fronts[] = {"model.layers.", "h."};
+  long layer = -1;
+  int at = 0;
   char middle[64];
-  if (sscanf(name, "model.layers.%d.%n", &layer, &at) != 1) sscanf(name, "h.%d.%n", &layer, &at);
+  for (size_t i = 0; i < 2 && layer < 0; i++) {
+    const size_t size = strlen(fronts[i]);
+    char *after = NULL;
+    if (strncmp(name, fronts[i], size) != 0) continue;
+    layer = strtol(name + size, &after, 10);
+    at = (int)(after + 1 - name);
+  }
   snprintf(middle, sizeof middle, "%s", name + at);
   char *end = strrchr(middle, '.'); /* of .weight or .bias */
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -104,7 +112,7 @@ static void name_in_file(const char *name, char *out, size_t room) {
     if (layer < 0)
       snprintf(out, room, "%s%s", names[i][1], end);
     else
-      snprintf(out, room, "blk.%d.%s%s", layer, names[i][1], end);
+      snprintf(out, room, "blk.%ld.%s%s", layer, names[i][1], end);
     return;
   }
   ck_abort_msg("no name for %s", name);
@@ -291,7 +299,8 @@ START_TEST(quantised_weights_are_read) {
     ck_assert_msg(fabsf(bytes[i] - folder[i]) < 0.01f, "in bytes, number %d: %g, %g", i, (double)bytes[i],
                   (double)folder[i]);
   }
-  ck_assert(memcmp(bytes, file, sizeof file) != 0);
+  const void *by_bytes = bytes, *by_floats = file;
+  ck_assert(memcmp(by_bytes, by_floats, sizeof file) != 0);
 }
 END_TEST
 

@@ -161,9 +161,9 @@ START_TEST(faults_strike_them) {
     ck_assert_msg((struck.rc != BS_OK) == (rows[i].in_y < 0), "%s: %d %s", rows[i].plan, struck.rc,
                   struck.err.message);
     if (struck.rc != BS_OK) continue;
-    ck_assert_msg((memcmp(plain.y, struck.y, sizeof plain.y) != 0) == rows[i].in_y, "%s", rows[i].plan);
-    ck_assert_msg((memcmp(plain.out, struck.out, sizeof plain.out) != 0) == rows[i].in_out, "%s",
-                  rows[i].plan);
+    const void *y = plain.y, *struck_y = struck.y, *out = plain.out, *struck_out = struck.out;
+    ck_assert_msg((memcmp(y, struck_y, sizeof plain.y) != 0) == rows[i].in_y, "%s", rows[i].plan);
+    ck_assert_msg((memcmp(out, struck_out, sizeof plain.out) != 0) == rows[i].in_out, "%s", rows[i].plan);
   }
 }
 END_TEST

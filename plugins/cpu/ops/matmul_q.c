@@ -392,7 +392,8 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   const uint64_t limit = query->workspace_limit, spare = limit == 0 ? 0 : limit - like.room.all;
   like.exec = exec;
   like.w = packed;
-  like.width = limit == 0 || spare / like.room.member >= width ? width : (uint32_t)(spare / like.room.member);
+  const uint64_t room = like.room.member > 0 ? like.room.member : 1, most = spare / room;
+  like.width = limit == 0 || most >= width ? width : (uint32_t)most;
   rc = cpu_reserve(exec, like.room.all + like.room.member * like.width, err);
   if (rc != BS_OK) return rc;
   q_plan *plan = malloc(sizeof *plan);
