@@ -18,7 +18,7 @@ enum { SLAB = 16, NAME = 1200 };
 enum { TYPE_UINT4 = 21, TYPE_INT4 = 22 };
 
 typedef struct weight {
-  const bs_quantize_weight *of;
+  bs_quantize_weight of;
   bs_quant form;
   uint32_t nbits; /* 1: MatMulNBits in the place of its MatMuls */
   char scheme[16];
@@ -78,12 +78,12 @@ static int32_t form_of(const bs_quantize_weight *w, const char *scheme, bs_quant
 /* ---- rounding ----------------------------------------------------------------------------------- */
 
 static void read_rows(const weight *w, int64_t row, int64_t n, float *out) {
-  const bs_onnx_tensor *t = w->of->tensor;
-  const int64_t cols = w->of->cols, rows = w->of->rows;
+  const bs_onnx_tensor *t = w->of.tensor;
+  const int64_t cols = w->of.cols, rows = w->of.rows;
   const uint32_t dtype = t->type == BS_ONNX_FLOAT ? BS_F32 : BS_F16;
   const char *data = t->data;
   const int64_t size = (int64_t)BS_DTYPE_BYTES(dtype);
-  if (!w->of->turned) {
+  if (!w->of.turned) {
     bs_convert(BS_F32, out, dtype, data + row * cols * size, (uint64_t)(n * cols));
     return;
   }
@@ -98,9 +98,9 @@ static void read_rows(const weight *w, int64_t row, int64_t n, float *out) {
 static void put_code(const weight *w, int64_t n, int64_t k, uint32_t code) {
   const int nbits = w->nbits != 0, zeros = (w->form.flags & BS_QUANT_ZEROS) != 0;
   const int64_t group = w->form.group, blocks = bs_quant_groups(&w->form);
-  const int64_t at = nbits           ? (n * blocks + k / group) * group + k % group
-                     : w->of->turned ? k * w->of->rows + n
-                                     : n * w->of->cols + k;
+  const int64_t at = nbits          ? (n * blocks + k / group) * group + k % group
+                     : w->of.turned ? k * w->of.rows + n
+                                    : n * w->of.cols + k;
   if (!nbits && !zeros) code ^= w->form.bits == 8 ? 128u : 8u; /* signed: code - 128, code - 8 */
   if (w->form.bits == 8)
     w->codes[at] = (uint8_t)code;
@@ -110,7 +110,7 @@ static void put_code(const weight *w, int64_t n, int64_t k, uint32_t code) {
 
 static void take_rows(weight *w, int64_t row, int64_t n, const float *values, const uint8_t *codes,
                       double *changed, double *size) {
-  const int64_t cols = w->of->cols, groups = bs_quant_groups(&w->form);
+  const int64_t cols = w->of.cols, groups = bs_quant_groups(&w->form);
   for (int64_t r = 0; r < n; r++)
     for (int64_t k = 0; k < cols; k++) {
       const int64_t g = (row + r) * groups + k / w->form.group;
@@ -133,19 +133,19 @@ static void as_halves(float *scales, int64_t n) {
 }
 
 static int32_t round_weight(weight *w, bs_error *err) {
-  const int64_t cols = w->of->cols, groups = bs_quant_groups(&w->form);
+  const int64_t cols = w->of.cols, groups = bs_quant_groups(&w->form);
   float *values = malloc((size_t)(SLAB * cols) * sizeof *values);
   uint8_t *codes = malloc((size_t)(SLAB * cols));
   double changed = 0.0, size = 0.0;
   int32_t rc = BS_OK;
   w->codes = calloc(w->codes_bytes, 1);
-  w->scales = malloc((size_t)(w->of->rows * groups) * sizeof *w->scales);
-  if (w->zeros_bytes > 0) w->zeros = malloc((size_t)(w->of->rows * groups));
+  w->scales = malloc((size_t)(w->of.rows * groups) * sizeof *w->scales);
+  if (w->zeros_bytes > 0) w->zeros = malloc((size_t)(w->of.rows * groups));
   if (values == NULL || codes == NULL || w->codes == NULL || w->scales == NULL ||
       (w->zeros_bytes > 0 && w->zeros == NULL))
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-QUANT-MEMORY", "no memory to round %.100s", w->name);
-  for (int64_t row = 0; rc == BS_OK && row < w->of->rows; row += SLAB) {
-    const int64_t n = w->of->rows - row < SLAB ? w->of->rows - row : SLAB;
+  for (int64_t row = 0; rc == BS_OK && row < w->of.rows; row += SLAB) {
+    const int64_t n = w->of.rows - row < SLAB ? w->of.rows - row : SLAB;
     const bs_quant_rows out = {.struct_size = (uint32_t)sizeof out,
                                .codes = codes,
                                .codes_stride = cols,
@@ -153,7 +153,7 @@ static int32_t round_weight(weight *w, bs_error *err) {
                                .zeros = w->zeros != NULL ? w->zeros + row * groups : NULL};
     read_rows(w, row, n, values);
     bs_quant_round(&w->form, values, cols, n, &out);
-    if (w->of->tensor->type == BS_ONNX_FLOAT16) as_halves(out.scales, n * groups);
+    if (w->of.tensor->type == BS_ONNX_FLOAT16) as_halves(out.scales, n * groups);
     take_rows(w, row, n, values, codes, &changed, &size);
     rc = bs_stop_check(err);
   }
@@ -181,13 +181,13 @@ static int32_t fill_codes(void *ctx, uint64_t offset, uint64_t bytes, void *out,
 /* Element i of the scales, or the zeros, of the file: it has the groups of a column one above the other where
  * the weight is turned. */
 static int64_t group_at(const weight *w, int64_t i) {
-  const int64_t rows = w->of->rows, groups = bs_quant_groups(&w->form);
-  return w->of->turned && !w->nbits ? i % rows * groups + i / rows : i;
+  const int64_t rows = w->of.rows, groups = bs_quant_groups(&w->form);
+  return w->of.turned && !w->nbits ? i % rows * groups + i / rows : i;
 }
 
 static int32_t fill_scales(void *ctx, uint64_t offset, uint64_t bytes, void *out, bs_error *err) {
   const weight *w = ctx;
-  const uint32_t dtype = w->of->tensor->type == BS_ONNX_FLOAT ? BS_F32 : BS_F16;
+  const uint32_t dtype = w->of.tensor->type == BS_ONNX_FLOAT ? BS_F32 : BS_F16;
   const uint64_t size = BS_DTYPE_BYTES(dtype);
   (void)err;
   for (uint64_t i = 0; i < bytes / size; i++)
@@ -199,7 +199,7 @@ static int32_t fill_scales(void *ctx, uint64_t offset, uint64_t bytes, void *out
 /* Zeros of 8 bits as they are, of 4 bits two a byte; of MatMulNBits each row begins a byte. */
 static int32_t fill_zeros(void *ctx, uint64_t offset, uint64_t bytes, void *out, bs_error *err) {
   const weight *w = ctx;
-  const int64_t groups = bs_quant_groups(&w->form), all = w->of->rows * groups;
+  const int64_t groups = bs_quant_groups(&w->form), all = w->of.rows * groups;
   const int64_t line = (groups + 1) / 2;
   uint8_t *to = out;
   (void)err;
@@ -230,9 +230,9 @@ static void set_dims(bs_onnx_new_tensor *t, uint32_t rank, int64_t a, int64_t b,
 
 /* MatMulNBits: codes [rows, groups, bytes of a group], scales and zeros flat. */
 static void add_nbits(job *j, weight *w) {
-  const int64_t rows = w->of->rows, groups = bs_quant_groups(&w->form);
+  const int64_t rows = w->of.rows, groups = bs_quant_groups(&w->form);
   const int64_t line = w->form.group * w->form.bits / 8;
-  const uint32_t type = w->of->tensor->type;
+  const uint32_t type = w->of.tensor->type;
   w->codes_bytes = (uint64_t)(rows * groups * line);
   w->scales_bytes = (uint64_t)(rows * groups) * (type == BS_ONNX_FLOAT ? 4u : 2u);
   w->zeros_bytes = w->form.flags & BS_QUANT_ZEROS ? (uint64_t)(rows * ((groups + 1) / 2)) : 0;
@@ -245,10 +245,10 @@ static void add_nbits(job *j, weight *w) {
 
 /* DequantizeLinear: codes as the weight lies, a scale for each row, or for each group of each row. */
 static void add_qdq(job *j, weight *w) {
-  const bs_onnx_tensor *t = w->of->tensor;
-  const int64_t rows = w->of->rows, groups = bs_quant_groups(&w->form);
+  const bs_onnx_tensor *t = w->of.tensor;
+  const int64_t rows = w->of.rows, groups = bs_quant_groups(&w->form);
   const int by_row = w->form.group == w->form.cols, zeros = (w->form.flags & BS_QUANT_ZEROS) != 0;
-  const int64_t high = w->of->turned ? groups : rows, wide = w->of->turned ? rows : groups;
+  const int64_t high = w->of.turned ? groups : rows, wide = w->of.turned ? rows : groups;
   const uint32_t type = w->form.bits == 8 ? BS_ONNX_INT8 : zeros ? TYPE_UINT4 : TYPE_INT4;
   w->codes_bytes = w->form.bits == 8 ? t->count : (t->count + 1) / 2;
   w->scales_bytes = (uint64_t)(rows * groups) * (t->type == BS_ONNX_FLOAT ? 4u : 2u);
@@ -273,7 +273,7 @@ static void add_dequantize(job *j, const weight *w) {
                           .n_outputs = 1,
                           .n_attrs = by_row ? 1 : 2,
                           .attr_names = {"axis", "block_size"}};
-  n->attr_values[0] = by_row ? w->of->turned : !w->of->turned;
+  n->attr_values[0] = by_row ? w->of.turned : !w->of.turned;
   n->attr_values[1] = w->form.group;
 }
 
@@ -288,7 +288,7 @@ static char *text_of(bs_span span) {
 
 static weight *weight_named(const job *j, bs_span name) {
   for (size_t i = 0; i < j->n_weights; i++)
-    if (bs_span_same(j->weights[i].of->tensor->name, name)) return &j->weights[i];
+    if (bs_span_same(j->weights[i].of.tensor->name, name)) return &j->weights[i];
   return NULL;
 }
 
@@ -313,7 +313,7 @@ static int32_t add_matmul(job *j, uint32_t index, const weight *w, bs_error *err
                           .replaces = 1,
                           .n_attrs = 4,
                           .attr_names = {"K", "N", "bits", "block_size"},
-                          .attr_values = {w->of->cols, w->of->rows, w->form.bits, w->form.group}};
+                          .attr_values = {w->of.cols, w->of.rows, w->form.bits, w->form.group}};
   int32_t rc = keep_text(j, was->name, &n->name, err);
   if (rc == BS_OK) rc = keep_text(j, was->inputs[0], &n->inputs[0], err);
   if (rc == BS_OK) rc = keep_text(j, was->outputs[0], &n->outputs[0], err);
@@ -363,7 +363,7 @@ static int32_t add_weight(job *j, bs_quantize_weight *of, const char *scheme, bs
   if (of->reason != NULL) return BS_OK;
   weight *w = &j->weights[j->n_weights];
   j->dropped[j->n_weights++] = of->tensor->name;
-  w->of = of;
+  w->of = *of;
   w->form = form;
   w->nbits = nbits;
   snprintf(w->scheme, sizeof w->scheme, "%s", scheme);
@@ -420,10 +420,10 @@ static json_t *report(const job *j) {
     const uint64_t bytes = w->codes_bytes + w->scales_bytes + w->zeros_bytes;
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "name", w->name, "scheme", w->scheme, "format",
                             w->nbits ? "nbits" : "qdq", "bytes", (json_int_t)bytes, "bytes_before",
-                            (json_int_t)w->of->tensor->bytes, "error", w->error);
-    put_sizes(row, w->of);
+                            (json_int_t)w->of.tensor->bytes, "error", w->error);
+    put_sizes(row, &w->of);
     json_array_append_new(weights, row);
-    before += w->of->tensor->bytes;
+    before += w->of.tensor->bytes;
     after += bytes;
   }
   for (size_t i = 0; i < j->n_picked; i++) {
