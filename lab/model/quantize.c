@@ -288,7 +288,7 @@ static char *text_of(bs_span span) {
 
 static weight *weight_named(const job *j, bs_span name) {
   for (size_t i = 0; i < j->n_weights; i++)
-    if (bs_span_same(j->weights[i].of.tensor->name, name)) return &j->weights[i];
+    if (bs_span_same(j->dropped[i], name)) return &j->weights[i];
   return NULL;
 }
 
