@@ -168,7 +168,7 @@ static void drop(gfolded *e) {
   }
 }
 
-/* What nobody binds any more is freed, and what no node reads gives its bytes back. */
+/* A graph that no session binds any more is freed. A constant that no node reads gives its bytes back. */
 static void sweep(gfold *f) {
   if (f->binders > 0) return;
   uint32_t left = 0;

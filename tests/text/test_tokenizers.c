@@ -334,7 +334,7 @@ START_TEST(names_and_roles) {
   ck_assert_int_eq(rename(write_file(tokens, sizeof tokens - 1), path), 0);
   snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
   ck_assert_int_eq(rename(write_file(roles, sizeof roles - 1), path), 0);
-  snprintf(path, sizeof path, "%s/model.onnx", folder); /* beside it; it need not be there */
+  snprintf(path, sizeof path, "%s/model.onnx", folder); /* a model in the folder: the file is absent */
   bs_tokenizer *beside = opened(path), *t = opened(folder);
   ck_assert_uint_eq(bs_tokenizer_size(t), 4);
   ck_assert_uint_eq(bs_tokenizer_size(beside), 4);

@@ -32,21 +32,33 @@ static int32_t largest_bits(const float *x, int64_t n) {
   return most;
 }
 
-/* Nearest integer, ties to even: the sum leaves no room for a fraction. |v| is a little above 127 at most. */
-static inline int8_t nearest(float v) {
-  const float shift = 12582912.0f; /* 1.5 x 2^23 */
-  v = v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v;
-  const float whole = (v + shift) - shift;
-  return (int8_t)(int32_t)whole;
+/* Nearest integers, ties to even: the sum leaves no room for a fraction, so its low bits are the integer. |v|
+ * is at most a few times 127: a scale below the normal numbers is rounded much. */
+#define QUANT_SHIFT 12582912.0f /* 1.5 x 2^23 */
+#define QUANT_SHIFT_BITS 0x4b400000
+
+static inline int8_t nearest_of_bits(int32_t bits) {
+  int32_t whole = bits - QUANT_SHIFT_BITS;
+  whole = whole > 127 ? 127 : whole;
+  return (int8_t)(whole < -127 ? -127 : whole);
 }
 
 /* Values by their group's scale, which is above zero. */
 static void narrow_i8(void *out, const float *x, float scale, int64_t n) {
   int8_t *q = out;
+  int32_t bits[QUANT_STEP];
+  float moved[QUANT_STEP];
   int64_t i = 0;
-  for (; i + QUANT_STEP <= n; i += QUANT_STEP)
-    for (int v = 0; v < QUANT_STEP; v++) q[i + v] = nearest(x[i + v] / scale);
-  for (; i < n; i++) q[i] = nearest(x[i] / scale);
+  for (; i + QUANT_STEP <= n; i += QUANT_STEP) {
+    for (int v = 0; v < QUANT_STEP; v++) moved[v] = x[i + v] / scale + QUANT_SHIFT;
+    memcpy(bits, moved, sizeof bits);
+    for (int v = 0; v < QUANT_STEP; v++) q[i + v] = nearest_of_bits(bits[v]);
+  }
+  for (; i < n; i++) {
+    moved[0] = x[i] / scale + QUANT_SHIFT;
+    memcpy(bits, moved, sizeof *bits);
+    q[i] = nearest_of_bits(bits[0]);
+  }
 }
 
 /* sum = q scale, or sum += q scale. */
