@@ -2,7 +2,8 @@
  * alpha.c - a number before or behind a product becomes part of it. Of `contract` it goes into alpha. Of
  * `matmul` each element of the weight is multiplied by it while the weight is packed (gvalue.scale): one
  * rounding more of each element, of the size of the product's own. Weights in bf16 and f16 take powers of two
- * alone, which round nothing. Behind a product the bias is multiplied too. */
+ * alone, which round nothing. Behind a product the bias is multiplied too. A number that would make the sums
+ * much larger stays where it is: they could overflow where those as written do not. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
 
-/* Sums may leave the range of the dtype where the model's own stay below the end by such a factor. */
+/* Larger numbers leave little of the range of the dtype. */
 static int is_moderate(double factor) {
   return fabs(factor) >= 0x1p-16 && fabs(factor) <= 0x1p16;
 }
@@ -116,10 +117,24 @@ static int32_t scaled_bias(graph *g, uint32_t bias, double factor, uint32_t *out
 }
 
 /* Of a product that cannot take a number over. */
-#define NOT_TAKEN \
-  "the product cannot take the number %g: beyond 2^-16 .. 2^16, or its weight or bias loses digits"
+#define NOT_TAKEN                                                                                        \
+  "the product cannot take the number %g: its sums would be larger, it is beyond 2^-16 .. 2^16, or the " \
+  "weight "                                                                                              \
+  "or the bias loses digits"
 
 /* ---- products times a number ----------------------------------------------------------------- */
+
+/* How much larger sums of the new product may be than those as written, which may then overflow earlier:
+ * alpha multiplies what was summed, the number in a weight what is summed. In f16 the end is near: no number
+ * of the new product may be larger. */
+#define GROWTH 16
+
+static int stays_in_range(const graph *g, const gnode *product, double factor, int behind) {
+  const int half = g->values[product->out[0]].dtype == BS_F16, contract = product->op == GOP_CONTRACT;
+  const double size = fabs(factor), most = half ? 1 : GROWTH;
+  if (behind) return (contract && !half) || size <= most;
+  return !contract || size * most >= 1;
+}
 
 /* Multiplies A B of a product, and its bias where the number stood behind it. *out_ok 0: it cannot be. */
 static int32_t scale_product(graph *g, gnode *io_product, double factor, int behind, int *out_ok,
@@ -127,6 +142,7 @@ static int32_t scale_product(graph *g, gnode *io_product, double factor, int beh
   const uint32_t slot = io_product->op == GOP_CONTRACT ? 2 : 1, bias = io_product->in[slot];
   int32_t rc = BS_OK;
   *out_ok = 0;
+  if (!stays_in_range(g, io_product, factor, behind)) return BS_OK;
   if (io_product->op == GOP_CONTRACT) {
     io_product->numbers[0] *= factor;
     if (!is_moderate(io_product->numbers[0])) return BS_OK;

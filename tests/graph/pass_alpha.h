@@ -146,12 +146,12 @@ static void weight_beside_an_odd_one(void) {
   float w[PS_K * PS_N];
   uint32_t parts[2];
   tb_fill(w, PS_K * PS_N, 5);
-  w[PS_N - 1] = 1e37f;
+  w[PS_N - 1] = 1e38f;
   const uint32_t in[] = {tb_constant(BS_F32, 2, dims, w), tb_ints(2, split)};
   tb_many("Split", "axis=1", in, 2, parts, 2);
-  const uint32_t a = pa_times(pg_product(ps_input("x"), parts[0]), 1e3);
-  tb_output("y", ps_sum(pg_one("Softmax", a),
-                        pg_one("Softmax", pa_times(pg_product(ps_input("z"), parts[1]), 1e3))));
+  const uint32_t a = pa_times(pg_product(ps_input("x"), parts[0]), 8);
+  tb_output(
+      "y", ps_sum(pg_one("Softmax", a), pg_one("Softmax", pa_times(pg_product(ps_input("z"), parts[1]), 8))));
 }
 static void bias_near_the_end(void) {
   const int64_t x[] = {PS_ROWS, PS_K}, n[] = {2}, w[] = {PS_K, 2};
