@@ -195,7 +195,7 @@ static int32_t print_against(int format, const json_t *result, bs_error *err) {
   return rc;
 }
 
-/* A quantised model beside the float one: exit 6 where it differs by more than rounding explains. */
+/* A quantised model compared with the float one: exit 6 where it differs by more than rounding explains. */
 static int32_t check_against(const args *a, bs_error *err) {
   model_asked asked = {0};
   json_t *result = NULL;

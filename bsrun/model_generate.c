@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model_generate.c - `bsrun model generate MODEL`: tokens behind a prompt, or behind several ones, as they
+ * model_generate.c - `bsrun model generate MODEL`: tokens after a prompt, or after several ones, as they
  * are made. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,7 +289,7 @@ static void tell_fallback(const generation *g) {
   json_decref(stats);
 }
 
-/* The ids of one prompt [n], of several [prompts, n] with -1 behind the end of a shorter one. */
+/* The ids of one prompt [n], of several [prompts, n] with -1 after the end of a shorter one. */
 static int32_t keep_tokens(const generation *g, bs_error *err) {
   size_t most = 0;
   if (!args_has(g->a, "to")) return BS_OK;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * model_quantize.c - `bsrun model quantize IN.onnx OUT.onnx`: a copy whose weights are whole numbers. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
+#include "core/base/out_file.h"
 #include "lab/model/quantize.h"
 
 static const args_option model_quantize_options[] = {
@@ -67,6 +69,8 @@ static int32_t quantize(const args *a, bs_error *err) {
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_format(a, &request.format, err);
+  if (rc == BS_OK && bs_out_is_stdout(request.to) && bs_out_claim_stdout() != 0)
+    rc = bs_error_errno(err, BS_IO, "BS-OUT-WRITE", errno, "cannot write the model to stdout");
   if (rc == BS_OK) rc = bs_model_quantize(&request, &result, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE)
     rc = print_table(result, err);

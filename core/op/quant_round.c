@@ -101,7 +101,7 @@ static void put_codes(const bs_quant *f, const float *w, int64_t n, const fit *g
   for (int64_t i = 0; i < n; i++) codes[i] = (uint8_t)(code_of(f, g, (double)w[i]) + g->zero);
 }
 
-/* A group with a scale of its own. */
+/* A group that has a scale, without steps. */
 static void round_group(const bs_quant *f, const float *w, int64_t n, int64_t group, const bs_quant_rows *out,
                         uint8_t *codes) {
   fit g = fit_group(f, w, n);
