@@ -85,6 +85,11 @@ static double element(source *r, const value *v, uint32_t kind, int64_t row) {
       const double yes = element_of_mask(r, kind % 3, row);
       return yes != 0 ? 0 : lost[kind / 3 % 7];
     }
+    case ROLE_CODE: /* ends often */
+      return kind == 0 ? (double)(bits(r) % 2 * 255) - (v->dtype == BS_I8 ? 128 : 0)
+                       : (double)(bits(r) % 256) - (v->dtype == BS_I8 ? 128 : 0);
+    case ROLE_SCALE:
+      return kind < 9 ? ldexp(1 + bits(r) / 4294967296.0, -8) : kind == 9 ? normal(r) : 0;
     case ROLE_ANGLE:
       return cos(3 * normal(r));
     case ROLE_ROW:

@@ -13,6 +13,8 @@ enum data_role {
   ROLE_MASK,   /* bool */
   ROLE_ADDED,  /* 0 where a key counts, a large negative number or -inf elsewhere */
   ROLE_ANGLE,  /* cosines and sines */
+  ROLE_CODE,   /* of quantised weights: any whole number of the dtype */
+  ROLE_SCALE,  /* of quantised weights */
 };
 
 /* Fills every input and constant that has no elements yet. */

@@ -273,7 +273,7 @@ static int usage(const char *why) {
       "(60)\n"
       "  --replay FILE            judges the lines of FILE that say choices=..\n"
       "  --first                  ends with the first finding\n"
-      "Exit: 0 nothing found, 6 something found, 2 usage.\npatterns:",
+      "Exit: 0 nothing found, 6 something found, 5 no graph ran, 2 usage.\npatterns:",
       why);
   for (uint32_t i = 0; pattern_get(i) != NULL; i++) fprintf(stderr, " %s", pattern_get(i)->name);
   fprintf(stderr, "\n");
@@ -330,7 +330,8 @@ int main(int argc, char **argv) {
   } else {
     run_workers(&o);
     print_tables();
-    status = shared->n_found > 0 ? 6 : 0;
+    if (judged() == 0) fputs("fuzz_passes: no graph ran; a plugin is perhaps not built\n", stderr);
+    status = shared->n_found > 0 ? 6 : judged() == 0 ? 5 : 0;
   }
   spec_clear(o.j.graph);
   spec_clear(o.j.stable);

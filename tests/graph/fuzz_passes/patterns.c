@@ -24,6 +24,7 @@ static const pattern table[] = {
     {"twice", pattern_twice},
     {"weights", pattern_weights},
     {"alpha", pattern_alpha},
+    {"quant", pattern_quant},
 };
 enum { PATTERNS = (int)(sizeof table / sizeof table[0]) };
 

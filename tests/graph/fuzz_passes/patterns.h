@@ -46,4 +46,5 @@ int pattern_fold(spec *s, int x);
 int pattern_twice(spec *s, int x);
 int pattern_weights(spec *s, int x);
 int pattern_alpha(spec *s, int x);
+int pattern_quant(spec *s, int x);
 #endif

@@ -151,6 +151,22 @@ static int shape_cast(const spec *s, const node *n, value *out) {
   return 1;
 }
 
+/* The dtype is that of the scales. */
+static int shape_dequantize(const spec *s, const node *n, value *out) {
+  *out = s->values[n->in[0]];
+  out->dtype = s->values[n->in[1]].dtype;
+  return 1;
+}
+
+/* Rows of a matrix; the index is i64 [n]. */
+static int shape_gather(const spec *s, const node *n, value *out) {
+  const value *index = &s->values[n->in[1]];
+  *out = s->values[n->in[0]];
+  if (out->rank != 2 || index->rank != 1) return 0;
+  out->dims[0] = index->dims[0];
+  return 1;
+}
+
 static int shape_matmul(const spec *s, const node *n, value *out) {
   value a = s->values[n->in[0]], b = s->values[n->in[1]];
   if (a.rank < 2 || b.rank < 2 || a.dims[a.rank - 1] != b.dims[b.rank - 2]) return 0;
@@ -296,6 +312,8 @@ static const struct rule {
     {"Clip", shape_broadcast, 1},
     {"Where", shape_select, 1},
     {"Cast", shape_cast, 0},
+    {"DequantizeLinear", shape_dequantize, 0},
+    {"Gather", shape_gather, 1},
     {"MatMul", shape_matmul, 0},
     {"Gemm", shape_gemm, 0},
     {"Transpose", shape_transpose, 1},

@@ -14,7 +14,7 @@ static const char *type_name(uint32_t dtype) {
     uint32_t dtype;
     const char *name;
   } names[] = {{BS_F64, "double"}, {BS_F16, "float16"}, {BS_BF16, "bfloat16"}, {BS_I64, "int64"},
-               {BS_I32, "int32"},  {BS_U8, "uint8"},    {BS_BOOL, "bool"}};
+               {BS_I32, "int32"},  {BS_U8, "uint8"},    {BS_I8, "int8"},       {BS_BOOL, "bool"}};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (names[i].dtype == dtype) return names[i].name;
   return "float";
