@@ -233,7 +233,8 @@ static size_t run_model(const char *path, unsigned char *out, size_t room, uint3
                                       .threads = 1,
                                       .dims = dims,
                                       .n_dims = 1,
-                                      .activations = activations};
+                                      .activations = activations,
+                                      .no_fallback = 1}; /* every node is the backend's own */
   bs_graph *model = NULL;
   bs_session *session = NULL;
   uint32_t port = 0;
