@@ -121,6 +121,27 @@ static void large_numbers_of_activations(void) {
   tb_output("y", pa_times(pg_product(a, pg_turned(pg_heads("b"))), 1e4));
 }
 
+/* Sums of the new product may be 16 times as large as those as written. */
+static void product_by_sixteen(void) {
+  tb_output("y", pa_times(pg_product(ps_input("x"), ps_matrix()), -16));
+}
+static void product_by_more(void) {
+  tb_output("y", pa_times(pg_product(ps_input("x"), ps_matrix()), -17));
+}
+/* As written, what is summed has been multiplied already. */
+static void rows_by_more(void) {
+  tb_output("y", pg_product(pa_times(ps_input("x"), 17), ps_matrix()));
+}
+static void activations_by_more(void) {
+  tb_output("y", pa_times(pg_product(pg_heads("a"), pg_turned(pg_heads("b"))), 17));
+}
+static void sixteenth_of_activations(void) {
+  tb_output("y", pg_product(pa_times(pg_heads("a"), 1.0 / 16), pg_turned(pg_heads("b"))));
+}
+static void less_of_activations(void) {
+  tb_output("y", pg_product(pa_times(pg_heads("a"), 1.0 / 17), pg_turned(pg_heads("b"))));
+}
+
 static void pa_weight(float odd, double number) {
   const int64_t dims[] = {PS_K, PS_N};
   float w[PS_K * PS_N];
@@ -328,6 +349,25 @@ static void f16_widened(void) {
   const int64_t dims[] = {PS_K, PS_N};
   const uint32_t a = pg_cast(ps_input("a"), BS_F16), b = pg_cast(tb_input("b", BS_F32, 2, dims), BS_F16);
   tb_output("y", pa_times(pg_cast(pg_product(a, b), BS_F32), 0x1p15));
+}
+static void f16_by_four(void) {
+  pa_softmax(pa_product_of(BS_F16, 4));
+}
+static uint32_t pa_half_heads(const char *name) {
+  return pg_cast(pg_heads(name), BS_F16);
+}
+static void pa_half_activations(double number) {
+  const float wide = (float)number;
+  uint16_t one;
+  bs_convert(BS_F16, &one, BS_F32, &wide, 1);
+  const uint32_t y = pg_product(pa_half_heads("a"), pg_turned(pa_half_heads("b")));
+  pa_softmax(tb_op("Mul", y, tb_constant(BS_F16, 0, NULL, &one), BS_GRAPH_NONE));
+}
+static void f16_activations_by_a_half(void) {
+  pa_half_activations(0.5);
+}
+static void f16_activations_by_two(void) {
+  pa_half_activations(2);
 }
 static void f16_and_more(void) {
   tb_output("y", pg_cast(pg_one("Softmax", pg_one("Exp", pa_product_of(BS_F16, 0.0625))), BS_F32));
