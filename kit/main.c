@@ -97,9 +97,13 @@ static int take_setting(const char *name, const char *text, const char **list, u
 static int take_only(request *r, const char *value) {
   const size_t used = strlen(r->only);
   char name[100];
-  for (const char *at = value; at != NULL; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL) {
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+  const char *at = value;
+  for (int more = 1; more;) {
+    const size_t length = strcspn(at, ",");
+    snprintf(name, sizeof name, "%.*s", (int)length, at);
     if (!bs_kit_group_known(at)) return wrong("--only", name, kit_groups, kit_n_groups);
+    more = at[length] == ',';
+    at += length + 1;
   }
   if (used + 1 + strlen(value) >= sizeof r->only) return wrong("--only", value, NULL, 0);
   snprintf(r->only + used, sizeof r->only - used, "%s%s", used > 0 ? "," : "", value);
@@ -107,10 +111,19 @@ static int take_only(request *r, const char *value) {
   return -1;
 }
 
+/* "I/N"; 0: it is something else. */
+static int read_part(const char *value, bs_kit_options *out) {
+  char *end = NULL;
+  if (value[strspn(value, "0123456789/")] != '\0' || value[0] == '/') return 0;
+  out->part = (uint32_t)strtoul(value, &end, 10);
+  if (end[0] != '/' || end[1] == '\0') return 0;
+  out->parts = (uint32_t)strtoul(end + 1, &end, 10);
+  return *end == '\0' && out->parts > 0;
+}
+
 /* One option; -1: go on, else the exit code. */
 static int take(request *r, int letter, const char *value) {
   static const char *const kits[] = {"quick", "full"}, *const formats[] = {"text", "tap", "json"};
-  char end = 0;
   int at;
   switch (letter) {
     case 'k':
@@ -120,9 +133,7 @@ static int take(request *r, int letter, const char *value) {
     case 'g':
       return take_only(r, value);
     case 'n':
-      if (value[strspn(value, "0123456789/")] == '\0' &&
-          sscanf(value, "%u/%u%c", &r->kit.part, &r->kit.parts, &end) == 2 && r->kit.parts > 0)
-        return -1;
+      if (read_part(value, &r->kit)) return -1;
       return wrong("--part", value, NULL, 0);
     case 'b':
       r->kit.backend = value;

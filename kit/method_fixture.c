@@ -383,7 +383,8 @@ float *mf_signed_zeros(uint64_t seed, int64_t count) {
 
 uint32_t mf_big(void) {
   const char *big = getenv("BS_TEST_BIG");
-  return big != NULL && atoi(big) > 0 ? (uint32_t)atoi(big) : 1u;
+  const long times = big != NULL ? strtol(big, NULL, 10) : 0;
+  return times > 0 && times <= INT32_MAX ? (uint32_t)times : 1u;
 }
 
 float *mf_normals(uint64_t seed, int64_t count) {

@@ -19,7 +19,8 @@ static void round_trip(const bs_backend *b, void *device) {
   kit_assert(rc == BS_OK, "mem_copy fails: %s: %s", err.id, err.message);
   kit_assert(memcmp(sent, got, BYTES) == 0, "what is copied to the device does not come back the same");
   b->mem_free(device, p);
-  if (BS_THIS_SANITIZER != BS_SAN_NONE) return; /* a sanitizer ends a process that requests so much */
+  const int sanitizer = BS_THIS_SANITIZER;
+  if (sanitizer != BS_SAN_NONE) return; /* a sanitizer ends a process that requests so much */
   p = &seed;
   rc = b->mem_alloc(device, UINT64_MAX / 2, 64, &p, &err);
   kit_assert(rc != BS_OK, "mem_alloc of 2^63 bytes succeeds");

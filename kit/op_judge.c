@@ -289,7 +289,7 @@ static void judge_columns(const kit_data *d) {
  * 2^32 and 2^64 are small here. */
 static double tree_value(const kit_data *d, int64_t b, int64_t n) {
   const int wide = d->shape.x == BS_F64 || d->shape.y == BS_F64 || !bs_dtype_is_float(d->shape.x);
-  double v[8];
+  double v[8] = {0};
   for (int64_t i = 0; i < kit_blocks(d); i++) v[i] = kit_get(&d->a[0], b, kit_block(d, i) * d->shape.N + n);
   for (int64_t apart = 1; apart < kit_blocks(d); apart *= 2)
     for (int64_t i = 0; i < kit_blocks(d); i += 2 * apart) {
