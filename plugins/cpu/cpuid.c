@@ -111,7 +111,6 @@ static void choose_halves(const cpu_isa *isa, const char *wanted, cpu_kernels *k
  */
 static void choose_vnni(const cpu_isa *isa, const char *wanted, cpu_kernels *kernels) {
   if (!isa->avx512_vnni || strcmp(wanted, "avx512") == 0) return;
-  kernels->bytes = cpu_avx512_vnni_bytes;
   kernels->pairs = cpu_avx512_vnni_pairs;
   kernels->quant = &cpu_quant_avx512_vnni;
 }

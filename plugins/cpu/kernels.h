@@ -78,19 +78,18 @@ typedef struct cpu_amx {
   void (*end)(void *room);
 } cpu_amx;
 
-/* The product of a few tokens with a panel of integers: c[t * ldc + j] = (add ? c : 0) + sum of the products
- * of column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i], modulo 2^32. `bytes`: w is int8, and x
- * has values of bytes in 16 bits. `pairs`: both are int16. */
-typedef struct cpu_bytes {
+/* The product of a few tokens with a panel of int16: c[t * ldc + j] = (add ? c : 0) + sum of the products of
+ * column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i], modulo 2^32. */
+typedef struct cpu_pairs {
   const int16_t *x;
   int64_t x_ld;
-  const void *w;
+  const int16_t *w;
   int32_t *c;
   int64_t ldc;
   int64_t pairs;
-  int32_t tokens; /* 1 .. kernels->bytes_tokens */
+  int32_t tokens; /* 1 .. kernels->pair_tokens */
   int32_t add;
-} cpu_bytes;
+} cpu_pairs;
 
 /* ---- quantised weights (isa/quant_dot.h; ops/packed_q.h has the layout) ------------------------- */
 
@@ -318,6 +317,23 @@ typedef struct cpu_kernels {
    * even, NaN stays NaN, too large values become infinity, for f8e4m3 448. */
   void (*load[5])(float *dst, const void *src, int64_t n);
   void (*store[5])(void *dst, const float *src, int64_t n);
+  /* n integers to and from f32 (cpu_whole_index): towards zero, not beyond the ends, NaN becomes 0. */
+  void (*load_whole[3])(float *dst, const void *src, int64_t n);
+  void (*store_whole[3])(void *dst, const float *src, int64_t n);
+  /* The same as 64 bits, the low bits back, and steps modulo 2^64; out may be an operand. */
+  void (*i64_load[3])(int64_t *dst, const void *src, int64_t n);
+  void (*i64_store[3])(void *dst, const int64_t *src, int64_t n);
+  void (*i64_add)(int64_t *out, const int64_t *a, const int64_t *b, int64_t n);
+  void (*i64_sub)(int64_t *out, const int64_t *a, const int64_t *b, int64_t n);
+  void (*i64_mul)(int64_t *out, const int64_t *a, const int64_t *b, int64_t n);
+  void (*f64_of_i32)(double *dst, const int32_t *src, int64_t n);
+  void (*f64_of_f32)(double *dst, const float *src, int64_t n);
+  void (*f32_of_f64)(float *dst, const double *src, int64_t n);
+  void (*f64_add)(double *out, const double *a, const double *b, int64_t n);
+  void (*f64_sub)(double *out, const double *a, const double *b, int64_t n);
+  void (*f64_mul)(double *out, const double *a, const double *b, int64_t n);
+  /* The smallest and the largest of *least, *most and n values; both NaN where a value is. */
+  void (*ends)(const float *x, int64_t n, float *least, float *most);
   void (*add)(float *dst, const float *a, int64_t n);
   const cpu_rows_fns *rows;
   const cpu_map_fn *map;    /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
@@ -358,9 +374,8 @@ typedef struct cpu_kernels {
   /* v = sums row columns + base + bias, in that order; base and bias may be NULL, v may be base. */
   void (*scale_sums)(float *v, const int32_t *sums, float row, const float *columns, const float *base,
                      const float *bias, int64_t n);
-  int32_t bytes_tokens; /* tokens of the largest tile of int8 or int16 */
-  void (*bytes)(const cpu_bytes *tile);
-  void (*pairs)(const cpu_bytes *tile);
+  int32_t pair_tokens; /* tokens of the largest tile of int16 */
+  void (*pairs)(const cpu_pairs *tile);
   /* Integers of 8 to 64 bits as int16 for `pairs` (isa/pairs.h): a row, n of them; and two rows (`second`
    * NULL: zeros) as panels of 16 columns that are `step` bytes apart, the last one filled up with zeros. All
    * values fit where the result, the bits that any of them has (of negative ones of -1 - v), is below 2^15.
@@ -407,9 +422,9 @@ extern const cpu_amx cpu_amx_tiles;
 extern const cpu_kernels cpu_kernels_avx2;
 extern const cpu_kernels cpu_kernels_avx512;
 extern const cpu_quant_fns cpu_quant_avx2;
+extern const cpu_quant_fns cpu_quant_avx512;
 extern const cpu_quant_fns cpu_quant_avx512_vnni;
-void cpu_avx512_vnni_bytes(const cpu_bytes *tile);
-void cpu_avx512_vnni_pairs(const cpu_bytes *tile);
+void cpu_avx512_vnni_pairs(const cpu_pairs *tile);
 void cpu_avx512_bf16_dot(const cpu_tile *tile);
 #define CPU_DOT24_TOKENS 16
 void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);
@@ -426,6 +441,8 @@ float cpu_quant_largest(uint32_t dtype);
 int cpu_type_index(uint32_t dtype);
 /* The index of load and store: like cpu_type_index, with 3 for f8e4m3 and 4 for f8e5m2. */
 int cpu_wide_index(uint32_t dtype);
+/* 0 i8, 1 u8, 2 i32, -1 otherwise: the index of load_whole and store_whole. */
+int cpu_whole_index(uint32_t dtype);
 /* Like cpu_type_index, with 3 for i8. */
 int cpu_type24(uint32_t dtype);
 

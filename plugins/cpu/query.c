@@ -237,6 +237,10 @@ float cpu_quant_largest(uint32_t dtype) {
   return dtype == BS_I8 ? 127.0f : dtype == BS_F8E4M3 ? 448.0f : 57344.0f;
 }
 
+int cpu_whole_index(uint32_t dtype) {
+  return dtype == BS_I8 ? 0 : dtype == BS_U8 ? 1 : dtype == BS_I32 ? 2 : -1;
+}
+
 int cpu_type24(uint32_t dtype) {
   return dtype == BS_I8 ? 3 : cpu_type_index(dtype);
 }

@@ -36,7 +36,7 @@ const cpu_kernels cpu_kernels_avx512 = {
     .narrow_most = 16,
     .spread_most = 12,
     .turned24 = turned24_or_narrow,
-    .quant = &cpu_quant_avx2,
+    .quant = &cpu_quant_avx512,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

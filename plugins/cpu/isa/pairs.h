@@ -74,14 +74,68 @@ INLINE uint32_t pair_rows_of(const uint32_t dtype, void *panels, int64_t step, c
   return bits;
 }
 
+/* Bytes have no need of a look at their values. The copies tell compilers that nothing overlaps. */
+INLINE uint32_t narrow_bytes(const int sign, int16_t *out, const void *row, int64_t n) {
+  const uint8_t *p = row;
+  int64_t at = 0;
+  for (; at + 64 <= n; at += 64) {
+    int16_t to[64];
+    for (int j = 0; j < 64; j++) to[j] = (int16_t)(sign ? (int8_t)p[at + j] : (int16_t)p[at + j]);
+    memcpy(out + at, to, sizeof to);
+  }
+  for (; at < n; at++) out[at] = (int16_t)(sign ? (int8_t)p[at] : (int16_t)p[at]);
+  return sign ? 127u : 255u;
+}
+
+INLINE uint32_t narrow_words(int16_t *out, const int32_t *p, int64_t n) {
+  uint32_t bits[32] = {0};
+  int64_t at = 0;
+  for (; at + 32 <= n; at += 32) {
+    int16_t to[32];
+    for (int j = 0; j < 32; j++) to[j] = (int16_t)p[at + j];
+    for (int j = 0; j < 32; j++) bits[j] |= (uint32_t)(p[at + j] ^ p[at + j] >> 31);
+    memcpy(out + at, to, sizeof to);
+  }
+  for (; at < n; at++) {
+    out[at] = (int16_t)p[at];
+    bits[0] |= (uint32_t)(p[at] ^ p[at] >> 31);
+  }
+  for (int j = 1; j < 32; j++) bits[0] |= bits[j];
+  return bits[0];
+}
+
+INLINE uint32_t pair_bytes(const int sign, void *panels, int64_t step, const uint8_t *first,
+                           const uint8_t *second, int64_t n) {
+  int64_t at = 0;
+  for (; second != NULL && at + 16 <= n; at += 16) {
+    uint8_t *panel = (uint8_t *)panels + at / 16 * step;
+#if IVEC > 4
+    for (int j = 0; j < 16; j += IVEC)
+      ivec_store((int32_t *)(void *)panel + j,
+                 ivec_pair(ivec_bytes(sign, first + at + j), ivec_bytes(sign, second + at + j)));
+#else
+    uint32_t to[16];
+    for (int j = 0; j < 16; j++) {
+      const uint32_t a = sign ? (uint32_t)(int32_t)(int8_t)first[at + j] & 0xffffu : first[at + j];
+      to[j] = a | (sign ? (uint32_t)(int32_t)(int8_t)second[at + j] : (uint32_t)second[at + j]) << 16;
+    }
+    memcpy(panel, to, sizeof to);
+#endif
+  }
+  if (at < n)
+    (void)pair_rows_of(sign ? BS_I8 : BS_U8, (uint8_t *)panels + at / 16 * step, step, first + at,
+                       second != NULL ? second + at : NULL, n - at);
+  return sign ? 127u : 255u;
+}
+
 static uint32_t narrow_row(int16_t *out, const void *row, uint32_t dtype, int64_t n) {
   switch (dtype) {
     case BS_I8:
-      return narrow_row_of(BS_I8, out, row, n);
+      return narrow_bytes(1, out, row, n);
     case BS_U8:
-      return narrow_row_of(BS_U8, out, row, n);
+      return narrow_bytes(0, out, row, n);
     case BS_I32:
-      return narrow_row_of(BS_I32, out, row, n);
+      return narrow_words(out, row, n);
     default:
       return narrow_row_of(BS_I64, out, row, n);
   }
@@ -91,9 +145,9 @@ static uint32_t pair_rows(void *panels, int64_t step, const void *first, const v
                           int64_t n) {
   switch (dtype) {
     case BS_I8:
-      return pair_rows_of(BS_I8, panels, step, first, second, n);
+      return pair_bytes(1, panels, step, first, second, n);
     case BS_U8:
-      return pair_rows_of(BS_U8, panels, step, first, second, n);
+      return pair_bytes(0, panels, step, first, second, n);
     case BS_I32:
       return pair_rows_of(BS_I32, panels, step, first, second, n);
     default:

@@ -3,6 +3,6 @@
  * quant_avx2.c - the products with quantised weights for AVX2. */
 #include "vec_avx2.h"
 
-#include "quant_dot.h"
+#include "quant_whole.h"
 
-const cpu_quant_fns cpu_quant_avx2 = Q_TABLE("avx2");
+const cpu_quant_fns cpu_quant_avx2 = Q_TABLE("avx2", qw_whole);

@@ -6,4 +6,4 @@
 
 #include "quant_dot.h"
 
-const cpu_quant_fns cpu_quant_avx512_vnni = Q_TABLE("avx512_vnni");
+const cpu_quant_fns cpu_quant_avx512_vnni = Q_TABLE("avx512_vnni", q_whole);

@@ -414,8 +414,8 @@ static void q_whole(const cpu_quant_whole *d) {
 }
 
 /* clang-format off */
-#define Q_TABLE(set) \
-  {.name = set, .bytes = q_bytes, .floats = q_floats, .whole = q_whole, .finish = q_finish}
+#define Q_TABLE(set, sums) \
+  {.name = set, .bytes = q_bytes, .floats = q_floats, .whole = sums, .finish = q_finish}
 /* clang-format on */
 
 #endif

@@ -5,4 +5,4 @@
 
 #include "quant_dot.h"
 
-const cpu_quant_fns cpu_quant_portable = Q_TABLE("portable");
+const cpu_quant_fns cpu_quant_portable = Q_TABLE("portable", q_whole);

@@ -53,10 +53,31 @@ INLINE qf qi_float(qi v) {
   return _mm512_cvtepi32_ps(v);
 }
 /* sums += the products of four codes without a sign with four bytes of x. */
+#ifdef __AVX512VNNI__
 INLINE qi qi_dot(const int bits, qi sums, qi w, qi x) {
   (void)bits;
   return _mm512_dpbusd_epi32(sums, w, x);
 }
+#else
+/* Two products of codes of 6 bits fit 16 bits, 63 * 128 * 2; codes of 8 bits become 16 bits, the even and
+ * the odd columns. */
+INLINE qi qi_even16(qi x) {
+  return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8);
+}
+INLINE qi qi_odd16(qi x) {
+  return _mm512_srai_epi16(x, 8);
+}
+#define qi_right16(v, n) _mm512_srli_epi16(v, n)
+/* sums += the sums of both products of pairs of 16 bits. */
+INLINE qi qi_add_pairs(qi sums, qi a, qi b) {
+  return _mm512_add_epi32(sums, _mm512_madd_epi16(a, b));
+}
+INLINE qi qi_dot(const int bits, qi sums, qi w, qi x) {
+  if (bits < 8) return qi_add_pairs(sums, _mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1));
+  sums = qi_add_pairs(sums, qi_and(w, _mm512_set1_epi16(255)), qi_even16(x));
+  return qi_add_pairs(sums, qi_right16(w, 8), qi_odd16(x));
+}
+#endif
 INLINE qf qf_set1(float v) {
   return _mm512_set1_ps(v);
 }
@@ -129,13 +150,21 @@ INLINE qf qi_float(qi v) {
 }
 /* Two products of codes of 6 bits fit 16 bits, 63 * 128 * 2; codes of 8 bits become 16 bits, the even and
  * the odd columns. */
+INLINE qi qi_even16(qi x) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
+}
+INLINE qi qi_odd16(qi x) {
+  return _mm256_srai_epi16(x, 8);
+}
+#define qi_right16(v, n) _mm256_srli_epi16(v, n)
+/* sums += the sums of both products of pairs of 16 bits. */
+INLINE qi qi_add_pairs(qi sums, qi a, qi b) {
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
+}
 INLINE qi qi_dot(const int bits, qi sums, qi w, qi x) {
-  if (bits < 8)
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
-  const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(w, 8);
-  const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), x_odd = _mm256_srai_epi16(x, 8);
-  return _mm256_add_epi32(_mm256_add_epi32(sums, _mm256_madd_epi16(even, x_even)),
-                          _mm256_madd_epi16(odd, x_odd));
+  if (bits < 8) return qi_add_pairs(sums, _mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1));
+  sums = qi_add_pairs(sums, qi_and(w, _mm256_set1_epi16(255)), qi_even16(x));
+  return qi_add_pairs(sums, qi_right16(w, 8), qi_odd16(x));
 }
 INLINE qf qf_set1(float v) {
   return _mm256_set1_ps(v);

@@ -7,11 +7,11 @@
 
 #include "activate.h"
 #include "attention.h"
-#include "bytes.h"
 #include "convert.h"
 #include "f8.h"
 #include "map.h"
 #include "optimizer.h"
+#include "pair_product.h"
 #include "pairs.h"
 #include "quantize.h"
 #include "rows.h"
@@ -19,6 +19,7 @@
 #include "tile.h"
 #include "transpose.h"
 #include "turned.h"
+#include "whole.h"
 
 /* clang-format off */
 #define CPU_KERNELS_ALIKE                                                              \
@@ -26,6 +27,20 @@
   .widen = {NULL, widen_bf16, widen_f16},                                              \
   .load = {load_f32, load_bf16, load_f16, load_f8e4m3, load_f8e5m2},                   \
   .store = {store_f32, store_bf16, store_f16, store_f8e4m3, store_f8e5m2},             \
+  .load_whole = {load_i8, load_u8, load_i32},                                          \
+  .store_whole = {store_i8, store_u8, store_i32},                                      \
+  .i64_load = {i64_of_i8, i64_of_u8, i64_of_i32},                                      \
+  .i64_store = {bytes_of_i64, bytes_of_i64, u32_of_i64},                               \
+  .i64_add = i64_add,                                                                  \
+  .i64_sub = i64_sub,                                                                  \
+  .i64_mul = i64_mul,                                                                  \
+  .f64_of_i32 = f64_of_i32,                                                            \
+  .f64_of_f32 = f64_of_f32,                                                            \
+  .f32_of_f64 = f32_of_f64,                                                            \
+  .f64_add = f64_add,                                                                  \
+  .f64_sub = f64_sub,                                                                  \
+  .f64_mul = f64_mul,                                                                  \
+  .ends = ends_of_row,                                                                 \
   .add = add,                                                                          \
   .map = map_steps,                                                                    \
   .forms = map_forms,                                                                  \
@@ -52,8 +67,7 @@
   .attend_gather = attend_gather,                                                      \
   .dequantize = dequantize_group,                                                      \
   .scale_sums = scale_sums,                                                            \
-  .bytes_tokens = BYTES_TOKENS,                                                        \
-  .bytes = bytes,                                                                      \
+  .pair_tokens = PAIRS_TOKENS,                                                         \
   .pairs = pairs,                                                                      \
   .narrow_row = narrow_row,                                                            \
   .pair_rows = pair_rows

@@ -248,7 +248,7 @@ INLINE words vec_to_words(vec v) {
 
 /* Eight sums of 32 bits. */
 #define IVEC 8
-#define BYTES_TOKENS 6
+#define PAIRS_TOKENS 6
 typedef __m256i ivec;
 
 INLINE ivec ivec_zero(void) {
@@ -267,12 +267,17 @@ INLINE ivec ivec_add(ivec a, ivec b) {
   return _mm256_add_epi32(a, b);
 }
 
-/* Eight pairs of int8 as 16 bits each; the same pair of 16 bits eight times; and the sums of both products.
- */
-INLINE ivec ivec_load_pairs(const int8_t *p) {
-  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+/* Bytes, with a sign or without; and pairs of their low 16 bits. */
+INLINE ivec ivec_bytes(const int sign, const uint8_t *p) {
+  const __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)p);
+  return sign ? _mm256_cvtepi8_epi32(v) : _mm256_cvtepu8_epi32(v);
 }
 
+INLINE ivec ivec_pair(ivec low, ivec high) {
+  return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xaa);
+}
+
+/* The same pair of 16 bits in each lane; and the sums of both products of pairs, added. */
 INLINE ivec ivec_set_pair(int32_t pair) {
   return _mm256_set1_epi32(pair);
 }

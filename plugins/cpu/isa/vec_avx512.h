@@ -232,7 +232,7 @@ INLINE words vec_to_words(vec v) {
 
 /* Sixteen sums of 32 bits. */
 #define IVEC 16
-#define BYTES_TOKENS 12
+#define PAIRS_TOKENS 12
 typedef __m512i ivec;
 
 INLINE ivec ivec_zero(void) {
@@ -251,12 +251,17 @@ INLINE ivec ivec_add(ivec a, ivec b) {
   return _mm512_add_epi32(a, b);
 }
 
-/* Sixteen pairs of int8 as 16 bits each; the same pair of 16 bits sixteen times; and the sums of both
- * products. */
-INLINE ivec ivec_load_pairs(const int8_t *p) {
-  return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+/* Bytes, with a sign or without; and pairs of their low 16 bits. */
+INLINE ivec ivec_bytes(const int sign, const uint8_t *p) {
+  const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+  return sign ? _mm512_cvtepi8_epi32(v) : _mm512_cvtepu8_epi32(v);
 }
 
+INLINE ivec ivec_pair(ivec low, ivec high) {
+  return _mm512_or_si512(_mm512_and_si512(low, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(high, 16));
+}
+
+/* The same pair of 16 bits in each lane; and the sums of both products of pairs, added. */
 INLINE ivec ivec_set_pair(int32_t pair) {
   return _mm512_set1_epi32(pair);
 }

@@ -232,7 +232,7 @@ INLINE words vec_to_words(vec v) {
 
 /* Four sums of 32 bits. */
 #define IVEC 4
-#define BYTES_TOKENS 2
+#define PAIRS_TOKENS 2
 typedef int32_t ivec __attribute__((vector_size(16)));
 
 INLINE ivec ivec_zero(void) {
@@ -253,15 +253,7 @@ INLINE ivec ivec_add(ivec a, ivec b) {
   return (ivec)((vec_bits)a + (vec_bits)b);
 }
 
-/* Four pairs of int8 as 16 bits each, the second in the upper half; the same pair four times; and the sums of
- * both products. */
-INLINE ivec ivec_load_pairs(const int8_t *p) {
-  ivec v;
-  for (int i = 0; i < IVEC; i++)
-    v[i] = (int32_t)((uint32_t)(uint16_t)(int16_t)p[2 * i + 1] << 16 | (uint16_t)(int16_t)p[2 * i]);
-  return v;
-}
-
+/* The same pair of 16 bits in each lane; and the sums of both products of pairs, added. */
 INLINE ivec ivec_set_pair(int32_t pair) {
   return (ivec){pair, pair, pair, pair};
 }

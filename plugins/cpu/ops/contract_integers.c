@@ -183,10 +183,9 @@ static int lay_pairs(const contract_plan *plan, const contract_block *b, int64_t
 static void multiply_pairs(const contract_plan *plan, const contract_block *b, int64_t depth, int add,
                            const contract_room *room) {
   const cpu_kernels *kernels = plan->kernels;
-  const int64_t pairs = (depth + 1) / 2,
-                groups = (b->rows + kernels->bytes_tokens - 1) / kernels->bytes_tokens;
+  const int64_t pairs = (depth + 1) / 2, groups = (b->rows + kernels->pair_tokens - 1) / kernels->pair_tokens;
   for (int64_t n = 0; n < b->columns; n += CPU_PANEL) {
-    cpu_bytes t = {.x = room->x,
+    cpu_pairs t = {.x = room->x,
                    .x_ld = CPU_X_LD,
                    .w = room->w + n * 2 * pairs,
                    .c = room->sums + n,

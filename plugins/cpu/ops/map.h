@@ -37,7 +37,7 @@ typedef struct cpu_map_plan {
 int32_t cpu_map_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
 
 /* One step of f64 or i64 on n elements; TO and INDEX are handled elsewhere. */
-void cpu_map_wide(uint32_t compute, uint32_t op, void *out, const void *a, const void *b, const void *c,
-                  int64_t n);
+void cpu_map_wide(const cpu_kernels *kernels, uint32_t compute, uint32_t op, void *out, const void *a,
+                  const void *b, const void *c, int64_t n);
 
 #endif

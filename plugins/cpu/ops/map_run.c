@@ -114,7 +114,8 @@ static int32_t run_steps(map_member *m) {
     else if (plan->steps_of != NULL)
       plan->steps_of[step->op](out, m->at[step->a], m->at[step->b], m->at[step->c], m->n);
     else
-      cpu_map_wide(plan->compute, step->op, out, m->at[step->a], m->at[step->b], m->at[step->c], m->n);
+      cpu_map_wide(&plan->state->kernels, plan->compute, step->op, out, m->at[step->a], m->at[step->b],
+                   m->at[step->c], m->n);
   }
   return rc;
 }

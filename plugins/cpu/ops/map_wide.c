@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * map_wide.c - the steps of f64 and i64 programs (blockshock/expr_value.h), one element after the other.
- * Speed is not their point: f32 programs have isa/map.h. */
+ * Speed is not their point: f32 programs have isa/map.h. Frequent steps are in isa/whole.h. */
 #include "blockshock/expr_value.h"
 #include "map.h"
 
@@ -17,21 +17,23 @@ static inline __attribute__((always_inline)) void integers(const uint32_t op, in
 
 /* b and c may be any values that are there: a step looks at those that it has. Frequent steps have loops of
  * their own. */
-void cpu_map_wide(uint32_t compute, uint32_t op, void *out, const void *a, const void *b, const void *c,
-                  int64_t n) {
+void cpu_map_wide(const cpu_kernels *kernels, uint32_t compute, uint32_t op, void *out, const void *a,
+                  const void *b, const void *c, int64_t n) {
   if (compute == BS_F64) {
     if (op == BS_EXPR_ADD)
-      floats(BS_EXPR_ADD, out, a, b, c, n);
+      kernels->f64_add(out, a, b, n);
+    else if (op == BS_EXPR_SUB)
+      kernels->f64_sub(out, a, b, n);
     else if (op == BS_EXPR_MUL)
-      floats(BS_EXPR_MUL, out, a, b, c, n);
+      kernels->f64_mul(out, a, b, n);
     else
       floats(op, out, a, b, c, n);
   } else if (op == BS_EXPR_ADD) {
-    integers(BS_EXPR_ADD, out, a, b, c, n);
+    kernels->i64_add(out, a, b, n);
   } else if (op == BS_EXPR_SUB) {
-    integers(BS_EXPR_SUB, out, a, b, c, n);
+    kernels->i64_sub(out, a, b, n);
   } else if (op == BS_EXPR_MUL) {
-    integers(BS_EXPR_MUL, out, a, b, c, n);
+    kernels->i64_mul(out, a, b, n);
   } else {
     integers(op, out, a, b, c, n);
   }

@@ -27,7 +27,7 @@ struct cpu_packed {
   int64_t N, K;     /* outputs, packed columns */
   int64_t length;   /* values of a row: K, of 2:4 weights those that are kept */
   int64_t panels;   /* ceil(N / CPU_PANEL); the last one is filled up with zeros */
-  int64_t units;    /* of 2:4 weights ceil(K / 32), of int8 pairs of columns: filled up with zeros */
+  int64_t units;    /* of 2:4 weights ceil(K / 32), filled up with zeros */
   uint32_t dtype;   /* f32, bf16, f16, i8 */
   uint32_t size;    /* bytes of a value */
   int type;         /* cpu_type24 */
@@ -86,22 +86,13 @@ int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 int32_t cpu_packed_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
 void cpu_packed_free(void *packed);
 
-/* ---- their makers: of "packed", of matmul24, of "bytes", of "dnnl" -------------------------- */
+/* ---- their makers: of "packed", of matmul24, of "dnnl" -------------------------- */
 
 int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                         void **out_packed, uint64_t *out_bytes, bs_error *err);
 int32_t cpu_packed24_make(void *state, const bs_exec *exec, const bs_op_query *query,
                           const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
-int32_t cpu_packed_bytes_make(void *state, const bs_exec *exec, const bs_op_query *query,
-                              const bs_source *weights, void **out_packed, uint64_t *out_bytes,
-                              bs_error *err);
 int32_t cpu_rows_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                       void **out_packed, uint64_t *out_bytes, bs_error *err);
-
-/* The first byte of a pair of columns in a panel of int8: panels follow one another, in a panel pair of
- * columns by pair. */
-static inline int64_t cpu_bytes_at(const cpu_packed *w, int64_t panel, int64_t pair) {
-  return (panel * w->units + pair) * 2 * CPU_PANEL;
-}
 
 #endif

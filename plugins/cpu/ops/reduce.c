@@ -9,7 +9,7 @@
 #include "panels.h"
 
 enum { IN, OUT };
-enum { PIECE = 256, CHAINS = 8 };
+enum { PIECE = 256, CHAINS = 8, MEMBERS = 64 };
 #define ALONE 16384 /* elements up to which the team is not woken */
 
 typedef struct reduce_plan {
@@ -26,10 +26,15 @@ typedef struct reduce_call {
   int64_t over[BS_MAX_DIMS];     /* sizes of reduced dims, else 1 */
   int64_t columns, lines, folds; /* of in's lines: elements, outputs, and how many are folded to each */
   int whole;                     /* the last dimension is reduced */
+  double parts[MEMBERS];         /* one largest or smallest value: of each member's lines */
 } reduce_call;
 
 static int is_place(int64_t fold) {
   return fold == BS_FOLD_ARGMAX || fold == BS_FOLD_ARGMIN;
+}
+
+static int is_end(int64_t fold) {
+  return fold == BS_FOLD_MAX || fold == BS_FOLD_MIN;
 }
 
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *answer) {
@@ -126,10 +131,25 @@ static uint8_t *out_at(const reduce_call *c, int64_t at) {
   return (uint8_t *)c->out->data + offset * (int64_t)BS_DTYPE_BYTES(c->out->dtype);
 }
 
+/* The largest or the smallest of so_far and a line. */
+static double end_of_line(const reduce_call *c, const cpu_lines *line, double so_far) {
+  const int most = c->plan->fold == BS_FOLD_MAX, in_place = line->type == 0 && line->column == 1;
+  const int64_t step = in_place ? c->columns : PIECE;
+  float ends[2] = {INFINITY, -INFINITY}, v[PIECE];
+  ends[most] = (float)so_far;
+  for (int64_t k = 0; k < c->columns; k += step) {
+    const int64_t n = c->columns - k < step ? c->columns - k : step;
+    if (!in_place) cpu_lines_load(c->plan->kernels, line, 0, k, n, n, v);
+    c->plan->kernels->ends(in_place ? (const float *)(const void *)line->data : v, n, &ends[0], &ends[1]);
+  }
+  return (double)ends[most];
+}
+
 static double fold_line(const reduce_call *c, const cpu_lines *line, double so_far) {
   const int64_t fold = c->plan->fold;
   double chains[CHAINS];
   float v[PIECE];
+  if (is_end(fold)) return end_of_line(c, line, so_far);
   for (int i = 0; i < CHAINS; i++) chains[i] = begin_of(fold);
   chains[0] = so_far;
   for (int64_t k = 0; k < c->columns; k += PIECE) {
@@ -214,6 +234,33 @@ static void share(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
+/* Parts of the lines that are folded to one number. */
+static void share_lines(void *arg, uint32_t member, uint32_t width) {
+  reduce_call *c = arg;
+  const uint32_t members = width < MEMBERS ? width : MEMBERS;
+  int64_t begin, end;
+  if (member >= members) return;
+  cpu_share(c->folds, member, members, &begin, &end);
+  double v = begin_of(c->plan->fold);
+  for (int64_t f = begin; f < end; f++) {
+    const cpu_lines line = line_of(c, 0, f);
+    v = fold_line(c, &line, v);
+  }
+  c->parts[member] = v;
+}
+
+/* One largest or smallest value of many lines: which member sees a line does not matter. */
+static int32_t run_end(reduce_call *c, bs_error *err) {
+  const reduce_plan *plan = c->plan;
+  for (int i = 0; i < MEMBERS; i++) c->parts[i] = begin_of(plan->fold);
+  const int32_t rc = cpu_team(plan->exec, 0, share_lines, c, err);
+  double v = c->parts[0];
+  for (int i = 1; i < MEMBERS; i++) fold_each(plan->fold, &v, &(float){(float)c->parts[i]}, 1);
+  const float result = (float)(v * plan->factor);
+  plan->kernels->store[cpu_type_index(c->out->dtype)](out_at(c, 0), &result, 1);
+  return rc;
+}
+
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   const reduce_plan *plan = opaque;
   const bs_tensor *in = args[IN], *out = args[OUT];
@@ -232,7 +279,9 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
     c.whole = out->dims[rank - 1] == 1;
   }
   if (c.lines == 0 || (c.columns == 0 && !c.whole)) return BS_OK;
-  return cpu_team(plan->exec, c.lines * c.folds * (c.columns + 1) < ALONE, share, &c, err);
+  const int alone = c.lines * c.folds * (c.columns + 1) < (is_end(plan->fold) ? 4 * ALONE : ALONE);
+  if (!alone && c.whole && c.lines == 1 && is_end(plan->fold)) return run_end(&c, err);
+  return cpu_team(plan->exec, alone, share, &c, err);
 }
 
 static void plan_free(void *plan) {

@@ -81,7 +81,9 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
 
 static void load(const reduce_call *c, const uint8_t *from, int64_t stride, int64_t n, numbers *out) {
   const uint32_t dtype = c->in->dtype, size = BS_DTYPE_BYTES(dtype);
-  if (c->integers) {
+  if (c->integers && stride == 1 && cpu_whole_index(dtype) >= 0) {
+    c->plan->state->kernels.i64_load[cpu_whole_index(dtype)](out->i, from, n);
+  } else if (c->integers) {
     cpu_integers_load(dtype, from, stride, n, out->i);
   } else if (dtype == BS_F64) {
     cpu_copy_strided(out->f, 1, from, stride, n, size);
@@ -172,7 +174,9 @@ static void fold_integers(int64_t fold, int64_t *so_far, const int64_t *v, int64
 
 static void fold_each(const reduce_call *c, int64_t fold, numbers *so_far, int64_t at, const numbers *v,
                       int64_t from, int64_t n) {
-  if (c->integers)
+  if (c->integers && fold == BS_FOLD_SUM)
+    c->plan->state->kernels.i64_add(so_far->i + at, so_far->i + at, v->i + from, n);
+  else if (c->integers)
     fold_integers(fold, so_far->i + at, v->i + from, n);
   else
     fold_floats(fold, so_far->f + at, v->f + from, n);

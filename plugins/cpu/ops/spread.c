@@ -125,15 +125,14 @@ static void scatter(uint32_t size, void *out, int64_t stride, const void *in, in
   }
 }
 
-/* Integers of at most 32 bits as floats. */
-static void from_integers(uint32_t compute, void *out, uint32_t dtype, const void *in, int64_t n) {
+/* Integers of at most 32 bits as doubles. */
+static void from_integers(double *out, uint32_t dtype, const void *in, int64_t n) {
   enum { PIECE = 64 };
   for (int64_t i = 0; i < n; i += PIECE) {
     int64_t whole[PIECE];
     const int64_t m = n - i < PIECE ? n - i : PIECE;
     cpu_integers_load(dtype, (const uint8_t *)in + (size_t)i * BS_DTYPE_BYTES(dtype), 1, m, whole);
-    for (int64_t k = 0; k < m && compute == BS_F32; k++) ((float *)out)[i + k] = (float)(int32_t)whole[k];
-    for (int64_t k = 0; k < m && compute == BS_F64; k++) ((double *)out)[i + k] = (double)(int32_t)whole[k];
+    for (int64_t k = 0; k < m; k++) out[i + k] = (double)(int32_t)whole[k];
   }
 }
 
@@ -148,10 +147,18 @@ int32_t cpu_run_load(const cpu_state *state, uint32_t compute, void *out, uint32
     memcpy(out, in, (size_t)n * BS_DTYPE_BYTES(dtype));
   } else if (compute == BS_F32 && cpu_type_index(dtype) > 0) {
     state->kernels.load[cpu_type_index(dtype)](out, in, n);
+  } else if (compute == BS_I64 && cpu_whole_index(dtype) >= 0) {
+    state->kernels.i64_load[cpu_whole_index(dtype)](out, in, n);
   } else if (cpu_is_integer(dtype) && compute == BS_I64) {
     cpu_integers_load(dtype, in, 1, n, out);
+  } else if (compute == BS_F32 && cpu_whole_index(dtype) >= 0) {
+    state->kernels.load_whole[cpu_whole_index(dtype)](out, in, n);
+  } else if (compute == BS_F64 && dtype == BS_F32) {
+    state->kernels.f64_of_f32(out, in, n);
+  } else if (compute == BS_F64 && dtype == BS_I32) {
+    state->kernels.f64_of_i32(out, in, n);
   } else if (cpu_is_integer(dtype) && dtype != BS_I64) {
-    from_integers(compute, out, dtype, in, n);
+    from_integers(out, dtype, in, n);
   } else {
     return state->host->convert(compute, out, dtype, in, (uint64_t)n);
   }
@@ -196,6 +203,12 @@ int32_t cpu_run_store(const cpu_state *state, uint32_t dtype, void *out, int64_t
     memcpy(to, in, (size_t)n * BS_DTYPE_BYTES(dtype));
   else if (compute == BS_F32 && cpu_type_index(dtype) > 0)
     state->kernels.store[cpu_type_index(dtype)](to, in, n);
+  else if (compute == BS_F64 && dtype == BS_F32)
+    state->kernels.f32_of_f64(to, in, n);
+  else if (compute == BS_F32 && cpu_whole_index(dtype) >= 0)
+    state->kernels.store_whole[cpu_whole_index(dtype)](to, in, n);
+  else if (compute == BS_I64 && cpu_whole_index(dtype) >= 0)
+    state->kernels.i64_store[cpu_whole_index(dtype)](to, in, n);
   else if (cpu_is_integer(dtype) && compute == BS_I64)
     cpu_integers_store(dtype, to, 1, n, in);
   else if (cpu_is_integer(dtype))
