@@ -145,7 +145,10 @@ int32_t lower_cast(lower_ctx *c, uint32_t value, uint32_t dtype, uint32_t *out_v
   const int32_t rc = lower_temp(c, dtype, v.rank, v.dims, out_value, err);
   if (rc != BS_OK) return rc;
   lower_map m;
-  const uint32_t compute = dtype == BS_F64 && bs_dtype_is_float(v.dtype) ? BS_F64 : lower_compute(v.dtype);
+  const int whole = v.dtype == BS_I8 || v.dtype == BS_U8 || v.dtype == BS_I32; /* rounded once, as by i64 */
+  const uint32_t compute = dtype == BS_F32 && whole                        ? BS_F32
+                           : dtype == BS_F64 && bs_dtype_is_float(v.dtype) ? BS_F64
+                                                                           : lower_compute(v.dtype);
   lower_map_begin(&m, c, compute);
   const uint8_t x = lower_map_in(&m, value);
   return lower_map_emit_into(&m, &copy_node, 1, &x, out_value, err);

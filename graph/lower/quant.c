@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * quant.c - between floats and small integers: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, and
- * the products of quantised matrices. */
+ * quant.c - between floats and small integers: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/lower/build.h"
+#include "graph/lower/rules.h"
 
-/* The range of an integer dtype of eight bits; 0: another dtype. */
-static int byte_range(uint32_t dtype, double *out_low, double *out_high) {
+int lower_byte_range(uint32_t dtype, double *out_low, double *out_high) {
   *out_low = dtype == BS_I8 ? -128 : 0;
   *out_high = dtype == BS_I8 ? 127 : 255;
   return dtype == BS_I8 || dtype == BS_U8;
@@ -44,9 +42,7 @@ static uint32_t spread(build *b, uint32_t value, uint32_t x, int64_t axis, int64
   return build_take(b, value, places, at);
 }
 
-/* x / scale + zero, rounded to the nearest integer before the zero is added, and held in the dtype's range.
- * `at` is the dtype in which the quotient is rounded; 0: as computed. */
-static uint32_t quantize(build *b, uint32_t x, uint32_t scale, uint32_t zero, uint32_t at, uint32_t dtype) {
+uint32_t lower_quantize(build *b, uint32_t x, uint32_t scale, uint32_t zero, uint32_t at, uint32_t dtype) {
   lower_map m;
   double low, high;
   if (b->rc != BS_OK) return GNONE;
@@ -55,7 +51,7 @@ static uint32_t quantize(build *b, uint32_t x, uint32_t scale, uint32_t zero, ui
   const uint8_t vx = lower_map_in(&m, x), vs = lower_map_in(&m, scale);
   uint8_t q = lower_map_step(&m, BS_EXPR_DIV, vx, vs, 0);
   if (at == BS_F16 || at == BS_BF16) q = lower_map_step(&m, BS_EXPR_TO, q, (uint8_t)(at >> 8), (uint8_t)at);
-  if (byte_range(dtype, &low, &high)) {
+  if (lower_byte_range(dtype, &low, &high)) {
     q = lower_map_step(&m, BS_EXPR_ROUND, q, 0, 0);
     if (zero != GNONE) q = lower_map_step(&m, BS_EXPR_ADD, q, lower_map_in(&m, zero), 0);
   } else { /* floats of eight bits */
@@ -74,13 +70,14 @@ static int32_t quantize_linear(lower_ctx *c, const gmodel_node *node, bs_error *
   const int64_t asked = lower_int(node, "output_dtype", 0), precision = lower_int(node, "precision", 0);
   const uint32_t dtype = zero != GNONE ? build_dtype(&b, zero) : asked != 0 ? build_onnx_dtype(asked) : BS_U8;
   const int small_float = dtype == BS_F8E4M3 || dtype == BS_F8E5M2;
-  if (!byte_range(dtype, &low, &high) && !small_float)
+  if (!lower_byte_range(dtype, &low, &high) && !small_float)
     build_refuse(&b, dtype, "an output that is not i8, u8 or fp8");
   if (small_float && !lower_int(node, "saturate", 1)) build_refuse(&b, dtype, "fp8 that does not saturate");
   const uint32_t at = precision != 0 ? build_onnx_dtype(precision) : build_dtype(&b, scale);
   if (!build_is_float(at)) build_refuse(&b, at, "a scale or precision of this dtype");
-  build_out(&b, 0,
-            quantize(&b, x, spread(&b, scale, x, axis, block), spread(&b, zero, x, axis, block), at, dtype));
+  build_out(
+      &b, 0,
+      lower_quantize(&b, x, spread(&b, scale, x, axis, block), spread(&b, zero, x, axis, block), at, dtype));
   return b.rc;
 }
 
@@ -126,7 +123,7 @@ static void note_activations(build *b, const lower_codes *q, uint32_t y) {
   double low, high;
   const build_shape scale = build_shape_of(b, q->scale);
   if (b->rc != BS_OK || q->block != 0 || build_elements(&scale) != 1 || lower_is_const(b->c, q->x) ||
-      !lower_is_const(b->c, q->scale) || !byte_range(build_dtype(b, q->x), &low, &high) ||
+      !lower_is_const(b->c, q->scale) || !lower_byte_range(build_dtype(b, q->x), &low, &high) ||
       (q->zero != GNONE && !lower_is_const(b->c, q->zero)))
     return;
   b->rc = lower_note_dequantised(b->c, y, q, b->err);
@@ -174,184 +171,19 @@ static int32_t dynamic_quantize_linear(lower_ctx *c, const gmodel_node *node, bs
                              lower_map_in(&m, scale), 0);
   z = lower_map_step(&m, BS_EXPR_MIN, lower_map_step(&m, BS_EXPR_MAX, z, zero, 0), range, 0);
   const uint32_t point = build_map(&b, &m, lower_map_step(&m, BS_EXPR_ROUND, z, 0, 0), BS_U8);
-  build_out(&b, 0, quantize(&b, x, scale, point, 0, BS_U8));
+  build_out(&b, 0, lower_quantize(&b, x, scale, point, 0, BS_U8));
   build_out(&b, 1, scale);
   build_out(&b, 2, point);
   return b.rc;
 }
 
-/* i32: value - zero. A zero point of one dim belongs to the rows (of A, `rows`) or to the columns (of B). */
-static uint32_t centered(build *b, uint32_t value, uint32_t zero, int rows) {
-  lower_map m;
-  const build_shape own = build_shape_of(b, zero), column = {2, {own.dims[0], 1}};
-  double low, high;
-  build_check(b, byte_range(build_dtype(b, value), &low, &high), "A and B must be i8 or u8");
-  if (b->rc != BS_OK) return GNONE;
-  if (zero == GNONE) return build_cast(b, value, BS_I32);
-  build_check(b, build_dtype(b, zero) == build_dtype(b, value),
-              "a zero point has another dtype than its matrix");
-  if (rows && own.rank == 1 && own.dims[0] > 1) zero = build_reshape(b, zero, &column);
-  if (b->rc != BS_OK) return GNONE;
-  lower_map_begin(&m, b->c, BS_I64);
-  const uint8_t v = lower_map_in(&m, value), z = lower_map_in(&m, zero);
-  return build_map(b, &m, lower_map_step(&m, BS_EXPR_SUB, v, z, 0), BS_I32);
-}
-
-/* The product of integers by MatMul's own rule. */
-static uint32_t integer_product(build *b, uint32_t x, uint32_t y) {
-  uint32_t out = GNONE;
-  const uint32_t in[2] = {x, y};
-  if (b->rc == BS_OK) b->rc = lower_call(b->c, b->node, "MatMul", in, 2, NULL, 0, &out, 1, b->err);
-  return b->rc == BS_OK ? out : GNONE;
-}
-
-/* ---- by a packed weight of i8 ----------------------------------------------------------------- */
-
-/* Longest row whose sums with zero points of bytes fit i32. */
-enum { MOST_COLUMNS = 1 << 15 };
-
-/* Can B be the packed weight? Then the product is that of i8, and zero points are added to it. */
-static int is_byte_weight(const build *b, uint32_t x, uint32_t x_zero, uint32_t w, uint32_t w_zero) {
-  double low, high;
-  if (b->rc != BS_OK || !lower_is_const(b->c, w) || lower_is_const(b->c, x)) return 0;
-  const build_shape xs = build_shape_of(b, x), ws = build_shape_of(b, w);
-  return byte_range(build_dtype(b, x), &low, &high) && byte_range(build_dtype(b, w), &low, &high) &&
-         (x_zero == GNONE || build_dtype(b, x_zero) == build_dtype(b, x)) &&
-         (w_zero == GNONE || build_dtype(b, w_zero) == build_dtype(b, w)) && ws.rank == 2 && xs.rank >= 2 &&
-         xs.dims[xs.rank - 1] == ws.dims[0] && ws.dims[0] <= MOST_COLUMNS;
-}
-
-/* value - less as `dtype`. */
-static uint32_t lowered(build *b, uint32_t value, int64_t less, uint32_t dtype) {
-  lower_map m;
-  if (b->rc != BS_OK || (build_dtype(b, value) == dtype && less == 0)) return value;
-  lower_map_begin(&m, b->c, BS_I64);
-  const uint8_t v = lower_map_in(&m, value);
-  return build_map(b, &m, lower_map_step(&m, BS_EXPR_SUB, v, lower_map_const_int(&m, less), 0), dtype);
-}
-
-/* A constant of n integers, all 0. */
-static int all_zero(build *b, uint32_t value, int64_t n) {
-  if (!lower_is_const(b->c, value) || n < 1 || n > 1 << 20) return 0;
-  int64_t *v = malloc((size_t)n * sizeof *v);
-  int is = v != NULL && build_read_ints(b, value, "the zero points", v, (uint32_t)n) == (uint32_t)n;
-  for (int64_t i = 0; is && i < n; i++) is = v[i] == 0;
-  free(v);
-  return is;
-}
-
-/* A zero point less `less` as i32; GNONE: it is known to be 0. An absent one is 0. */
-static uint32_t zero_of(build *b, uint32_t zero, int64_t less, int rows) {
-  const build_shape scalar = {0}, own = build_shape_of(b, zero), column = {2, {own.dims[0], 1}};
-  const int32_t without = (int32_t)-less;
-  if (zero == GNONE) return less == 0 ? GNONE : build_const(b, BS_I32, &scalar, &without);
-  if (rows && own.rank == 1 && own.dims[0] > 1) zero = build_reshape(b, zero, &column);
-  zero = lowered(b, zero, less, BS_I32);
-  return b->rc == BS_OK && all_zero(b, zero, build_elements(&own)) ? GNONE : zero;
-}
-
-/* The sums of a value along one axis, which stays with size 1. */
-static uint32_t sums_of(build *b, uint32_t value, uint32_t axis) {
-  uint32_t out = GNONE;
-  if (b->rc == BS_OK) b->rc = lower_reduce(b->c, BS_FOLD_SUM, value, 1u << axis, 1, 0, BS_I32, &out, b->err);
-  return out;
-}
-
-/* -zx times the sum of each column of w: a bias where zx is one number; else GNONE. */
-static uint32_t bias_of(build *b, uint32_t w, uint32_t zx) {
-  lower_map m;
-  const build_shape own = build_shape_of(b, zx), row = {1, {build_dim(b, w, 1)}}, scalar = {0};
-  if (zx == GNONE || b->rc != BS_OK || build_elements(&own) != 1) return GNONE;
-  const uint32_t sums = build_reshape(b, sums_of(b, w, 0), &row), one = build_reshape(b, zx, &scalar);
-  lower_map_begin(&m, b->c, BS_I64);
-  const uint8_t v = lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, one), lower_map_in(&m, sums), 0);
-  return build_map(b, &m, lower_map_step(&m, BS_EXPR_NEG, v, 0, 0), BS_I32);
-}
-
-/* The sum over k of (x - zx) (w - zw) is that of x w, less zx (the sum of w), less zw (the sum of x - K zx).
- */
-static uint32_t byte_product(build *b, uint32_t x, uint32_t w, uint32_t zx, uint32_t zw) {
-  uint32_t product = GNONE;
-  lower_map m;
-  const int64_t columns = build_dim(b, w, 0);
-  const uint32_t bias = bias_of(b, w, zx), turned = build_swap(b, w, 0, 1);
-  const int adds = zx != GNONE && bias == GNONE;
-  const uint32_t x_sums = zw == GNONE ? GNONE : sums_of(b, x, build_rank(b, x) - 1);
-  const uint32_t w_sums = adds ? sums_of(b, w, 0) : GNONE;
-  if (b->rc == BS_OK) b->rc = lower_matmul(b->c, x, turned, bias, BS_ACT_NONE, BS_I32, &product, b->err);
-  if (b->rc != BS_OK || (!adds && zw == GNONE)) return product;
-  lower_map_begin(&m, b->c, BS_I64);
-  uint8_t v = lower_map_in(&m, product);
-  const uint8_t vx = zx != GNONE ? lower_map_in(&m, zx) : 0;
-  if (adds)
-    v = lower_map_step(&m, BS_EXPR_SUB, v, lower_map_step(&m, BS_EXPR_MUL, vx, lower_map_in(&m, w_sums), 0),
-                       0);
-  if (zw != GNONE) {
-    uint8_t sum = lower_map_in(&m, x_sums);
-    if (zx != GNONE) {
-      const uint8_t all = lower_map_step(&m, BS_EXPR_MUL, vx, lower_map_const_int(&m, columns), 0);
-      sum = lower_map_step(&m, BS_EXPR_SUB, sum, all, 0);
-    }
-    v = lower_map_step(&m, BS_EXPR_SUB, v, lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, zw), sum, 0), 0);
-  }
-  return build_map(b, &m, v, BS_I32);
-}
-
-/* The product of two matrices of bytes, less their zero points, as i32. */
-static uint32_t product_of_bytes(build *b, uint32_t x, uint32_t x_zero, uint32_t y, uint32_t y_zero) {
-  if (is_byte_weight(b, x, x_zero, y, y_zero)) {
-    const int64_t less = build_dtype(b, y) == BS_U8 ? 128 : 0; /* a weight has i8 */
-    const uint32_t w = lowered(b, y, less, BS_I8);
-    if (b->rc == BS_OK && lower_is_const(b->c, w))
-      return byte_product(b, x, w, zero_of(b, x_zero, 0, 1), zero_of(b, y_zero, less, 0));
-  }
-  x = centered(b, x, x_zero, 1);
-  y = centered(b, y, y_zero, 0);
-  return integer_product(b, x, y);
-}
-
-static int32_t matmul_integer(lower_ctx *c, const gmodel_node *node, bs_error *err) {
-  build b = build_begin(c, node, err);
-  const uint32_t x = build_in(&b, 0), x_zero = build_optional(&b, 2);
-  const uint32_t y = build_in(&b, 1), y_zero = build_optional(&b, 3);
-  build_out(&b, 0, product_of_bytes(&b, x, x_zero, y, y_zero));
-  return b.rc;
-}
-
-/* A scale of A's rows as a column. */
-static uint32_t row_scale(build *b, uint32_t scale) {
-  const build_shape own = build_shape_of(b, scale), column = {2, {own.dims[0], 1}};
-  return own.rank == 1 && own.dims[0] > 1 ? build_reshape(b, scale, &column) : scale;
-}
-
-static int32_t qlinear_matmul(lower_ctx *c, const gmodel_node *node, bs_error *err) {
-  build b = build_begin(c, node, err);
-  lower_map m;
-  double low, high;
-  const uint32_t x = build_in(&b, 0), x_zero = build_in(&b, 2), y = build_in(&b, 3), y_zero = build_in(&b, 5);
-  const uint32_t product = product_of_bytes(&b, x, x_zero, y, y_zero);
-  const uint32_t zero = build_in(&b, 7), dtype = build_dtype(&b, zero);
-  const uint32_t sx = row_scale(&b, build_in(&b, 1)), sy = build_in(&b, 4),
-                 so = row_scale(&b, build_in(&b, 6));
-  build_check(&b, byte_range(dtype, &low, &high), "y_zero_point must be i8 or u8");
-  if (b.rc != BS_OK) return b.rc;
-  const build_shape shape = build_shape_of(&b, product);
-  lower_map_begin(&m, c, BS_F64);
-  const uint8_t factor = lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, sx), lower_map_in(&m, sy), 0);
-  uint8_t q = lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, product),
-                             lower_map_step(&m, BS_EXPR_DIV, factor, lower_map_in(&m, so), 0), 0);
-  q = lower_map_step(&m, BS_EXPR_ADD, lower_map_step(&m, BS_EXPR_ROUND, q, 0, 0),
-                     lower_map_in(&m, row_scale(&b, zero)), 0);
-  q = lower_map_step(&m, BS_EXPR_MAX, q, lower_map_const(&m, low), 0);
-  q = lower_map_step(&m, BS_EXPR_MIN, q, lower_map_const(&m, high), 0);
-  const uint32_t out = build_map(&b, &m, q, dtype);
-  build_out(&b, 0, build_reshape(&b, out, &shape));
-  return b.rc;
-}
-
 const lower_rule lower_rules_quant[] = {{"QuantizeLinear", 10, 0, quantize_linear, NULL},
+                                        {"QuantizeLinear", 1, 0, quantize_linear, "com.microsoft"},
                                         {"DequantizeLinear", 10, 0, dequantize_linear, NULL},
+                                        {"DequantizeLinear", 1, 0, dequantize_linear, "com.microsoft"},
                                         {"DynamicQuantizeLinear", 11, 0, dynamic_quantize_linear, NULL},
-                                        {"MatMulInteger", 10, 0, matmul_integer, NULL},
-                                        {"QLinearMatMul", 10, 0, qlinear_matmul, NULL},
+                                        {"MatMulInteger", 10, 0, lower_matmul_integer, NULL},
+                                        {"QLinearMatMul", 10, 0, lower_qlinear_matmul, NULL},
+                                        {"ConvInteger", 10, 0, lower_conv_integer, NULL},
+                                        {"QLinearConv", 10, 0, lower_qlinear_conv, NULL},
                                         {0}};

@@ -526,6 +526,83 @@ def stays_quantised():
            {"q": t[:, ::2] | t[:, 1::2] << 4, "s": s, "z0": z[:, ::2] | z[:, 1::2] << 4}, {"y": table[[6, 0, 2]]})
 
 
+def bytes_of_operators():
+    """Operators over bytes: products and convolutions of values that are fed, and what quantize_static of ONNX Runtime writes in its format QOperator."""
+    r, S = np.random.default_rng(31), np.int8
+
+    def whole(dtype, *shape):
+        return r.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
+
+    def wide(v, zero):
+        return v.astype(L) - np.asarray(zero).astype(L)
+
+    def rounded(v, scale, zero):
+        ends = np.iinfo(zero.dtype)
+        return np.clip(np.rint(v.astype(F) / F(scale)) + zero, ends.min, ends.max).astype(zero.dtype)
+
+    def conv(v, k, pads, stride, groups=1):  # [N,C,H,W] of integers
+        v, m, channels = np.pad(v, ((0, 0), (0, 0), pads[:2], pads[2:])), k.shape[0] // groups, k.shape[1]
+        views = np.lib.stride_tricks.sliding_window_view(v, k.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+        return np.concatenate([np.einsum("nchwij,mcij->nmhw", views[:, g * channels:(g + 1) * channels], k[g * m:(g + 1) * m]) for g in range(groups)], 1)
+
+    x, w = whole(U, 3, 21), whole(S, 21, 18)
+    yield ("integer_values", 13, "y = MatMulInteger (x, w)", {"x": x, "w": w}, {})
+    yield ("integer_values_zeros", 13, "y = MatMulInteger (x, w, zx, zw)", {"x": x, "w": w, "zx": whole(U), "zw": whole(S)}, {})
+    yield ("integer_values_columns", 13, "y = MatMulInteger (x, w, zx, zw)", {"x": x, "w": w, "zw": whole(S, 18)}, {"zx": whole(U)})
+    yield ("integer_values_batch", 13, "y = MatMulInteger (x, w, , zw)", {"x": whole(S, 2, 2, 5), "w": whole(U, 2, 5, 3)}, {"zw": whole(U)})
+    yield ("integer_values_of_the_first", 13, "y = MatMulInteger (x, w, zx)", {"w": w}, {"x": x, "zx": whole(U)})
+    k, v, zx, zw, b = whole(S, 6, 2, 3, 2), whole(U, 2, 2, 5, 4), whole(U), whole(S, 6), r.integers(-999, 999, 6).astype(I)
+    shape = "<pads: ints = [1,0,1,2], strides: ints = [2,2]>"
+    zeros = np.zeros(6, S)
+    sums = conv(wide(v, zx), wide(k, 0), (1, 1, 0, 2), 2)
+    yield ("conv_integer", 10, f"y = ConvInteger {shape} (x, w, zx)", {"x": v}, {"w": k, "zx": zx}, {"y": sums.astype(I)})
+    yield ("conv_integer_channels", 10, f"y = ConvInteger {shape} (x, w, zx, zw)", {"x": v}, {"w": k, "zx": zx, "zw": zw},
+           {"y": conv(wide(v, zx), wide(k, zw[:, None, None, None]), (1, 1, 0, 2), 2).astype(I)})
+    yield ("conv_integer_fed", 10, f"y = ConvInteger {shape} (x, w, zx)", {"x": v, "w": k}, {"zx": zx}, {"y": sums.astype(I)})
+    deep = whole(S, 4, 1, 2, 2)
+    yield ("conv_integer_groups", 10, "y = ConvInteger <group: int = 2> (x, w, zx, zw)", {"x": v}, {"w": deep, "zx": zx, "zw": zw[:4]},
+           {"y": conv(wide(v, zx), wide(deep, zw[:4, None, None, None]), (0, 0, 0, 0), 1, 2).astype(I)})
+    scales = (2.0 ** -r.integers(5, 8, 6)).astype(F)
+    given = {"w": k, "zx": zx, "sx": np.array(0.5, F), "sw": scales, "zw": zeros, "so": np.array(4, F), "zo": np.array(90, U), "b": b}
+    yield ("qlinear_conv", 10, f"y = QLinearConv {shape} (x, sx, zx, w, sw, zw, so, zo, b)", {"x": v}, given,
+           {"y": rounded((sums + b[:, None, None]) * (scales * F(0.5))[:, None, None], 4, given["zo"])})
+    ms = "y = com.microsoft."
+    pair = {"sx": np.array(0.25, F), "zx": np.array(7, U), "sw": np.array(0.5, F), "zw": np.array(200, U), "so": np.array(0.75, F), "zo": np.array(31, U)}
+    p, q = whole(U, 2, 3, 4), whole(U, 3, 4)
+    for name, of in (("Add", lambda a, c: a + c), ("Mul", lambda a, c: a * c)):
+        so = pair["so"] * F(1 if name == "Add" else 40)
+        yield (f"qlinear_{name.lower()}", 13, f"{ms}QLinear{name} (x, sx, zx, w, sw, zw, so, zo)", {"x": p, "w": q}, {**pair, "so": so},
+               {"y": rounded(of(wide(p, 7) * F(0.25), wide(q, 200) * F(0.5)), so, pair["zo"])})
+    f8 = p.astype(S)
+    out = {"sx": np.array(0.03, F), "zx": np.array(-5, S), "so": np.array(1 / 256, F), "zo": np.array(-128, S)}
+    real = wide(f8, -5) * F(0.03)
+    yield ("qlinear_sigmoid", 13, f"{ms}QLinearSigmoid (x, sx, zx, so, zo)", {"x": f8}, out, {"y": rounded(1 / (1 + np.exp(-real)), 1 / 256, out["zo"])})
+    yield ("qlinear_leaky", 13, f"{ms}QLinearLeakyRelu <alpha: float = 0.25> (x, sx, zx, so)", {"x": f8}, {**out, "so": np.array(0.02, F)},
+           {"y": rounded(np.where(real < 0, real * F(0.25), real), 0.02, np.array(0, S))})
+    power = np.exp(real - real.max(-1, keepdims=True))
+    yield ("qlinear_softmax", 13, f"{ms}QLinearSoftmax <axis: int = -1, opset: int = 13> (x, sx, zx, so, zo)", {"x": f8}, out,
+           {"y": rounded(power / power.sum(-1, keepdims=True), 1 / 256, out["zo"])})
+    flat = real.reshape(2, 12)
+    power = np.exp(flat - flat.max(-1, keepdims=True))
+    yield ("qlinear_softmax_joined", 13, f"{ms}QLinearSoftmax <axis: int = 1, opset: int = 12> (x, sx, zx, so, zo)", {"x": f8}, out,
+           {"y": rounded((power / power.sum(-1, keepdims=True)).reshape(2, 3, 4), 1 / 256, out["zo"])})
+    yield ("qlinear_concat", 13, f"{ms}QLinearConcat <axis: int = 0> (so, zo, x, sx, zx, w, sw, zw)", {"x": p[0], "w": q}, pair,
+           {"y": np.concatenate([rounded(wide(p[0], 7) * F(0.25), 0.75, pair["zo"]), rounded(wide(q, 200) * F(0.5), 0.75, pair["zo"])])})
+    for last, axes in ((0, (2, 3)), (1, (1, 2))):
+        mean = (wide(v, zx) * F(0.25)).mean(axes, keepdims=True, dtype=F)
+        yield (f"qlinear_global_pool_{last}", 13, f"{ms}QLinearGlobalAveragePool <channels_last: int = {last}> (x, sx, zx, so, zo)", {"x": v},
+               {**pair, "zx": zx}, {"y": rounded(mean, 0.75, pair["zo"])})
+    more = r.integers(-5000, 5000, 18).astype(I)
+    whole_sums = wide(x, 7) @ wide(w, 0) + more
+    quant = {"w": w.T.copy(), "sx": np.array(0.5, F), "zx": np.array(7, U), "sw": (2.0 ** -r.integers(5, 8, 18)).astype(F), "zw": np.zeros(18, S), "c": more}
+    by = quant["sw"] * F(0.5)
+    gemm = "QGemm <transB: int = 1, alpha: float = 1> (x, sx, zx, w, sw, zw, c"
+    yield ("qgemm_floats", 13, f"{ms}{gemm})", {"x": x}, quant, {"y": (whole_sums * by).astype(F)})
+    yield ("qgemm", 13, f"{ms}{gemm}, so, zo)", {"x": x}, {**quant, "so": np.array(8, F), "zo": np.array(99, U)}, {"y": rounded(whole_sums * by, 8, np.array(99, U))})
+    yield ("integer_to_float", 13, f"{ms}MatMulIntegerToFloat (x, w, sx, sw, zx, , b)", {"x": x},
+           {"w": w, "sx": quant["sx"], "sw": quant["sw"], "zx": quant["zx"], "b": np.ones(18, F)}, {"y": ((whole_sums - more) * by + 1).astype(F)})
+
+
 def typed(name, array):
     kind = {F: "float", D: "double", I: "int32", L: "int64", U: "uint8", np.int8: "int8", np.float16: "float16", np.uint16: "uint16", np.bool_: "bool"}[array.dtype.type]
     return f"{kind}[{','.join(map(str, array.shape))}] {name}" if array.ndim else f"{kind} {name}"
@@ -568,4 +645,4 @@ def write(path, cases):
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], CASES + REFUSALS + POOLING + [*stays_quantised()])
+    write(sys.argv[1], CASES + REFUSALS + POOLING + [*stays_quantised()] + [*bytes_of_operators()])

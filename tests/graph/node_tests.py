@@ -27,7 +27,7 @@ LayerNormalization RMSNormalization GroupNormalization Attention RotaryEmbedding
 GatherElements GatherND ScatterND ScatterElements Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile Slice Split Concat Pad Shape
 Size Range Constant ConstantOfShape Identity Cast CastLike Where Equal Less LessOrEqual Greater GreaterOrEqual And Or Not Min Max Clip
 ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2 CumSum Trilu Einsum TopK ArgMax OneHot Cos Sin Mod IsNaN
-QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul Mean Softplus HardSwish Mish Dropout If Loop Scan Conv
+QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul ConvInteger QLinearConv Mean Softplus HardSwish Mish Dropout If Loop Scan Conv
 NonZero MaxPool AveragePool GlobalAveragePool GlobalMaxPool BatchNormalization DepthToSpace SpaceToDepth PRelu Selu Celu
 ThresholdedRelu Softsign Tan Shrink Resize Upsample ConvTranspose""".split()
 # Inputs that decide a shape, by operator.
