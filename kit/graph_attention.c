@@ -197,23 +197,24 @@ static void judge_query(const kit_data *d, uint32_t tolerance, int special, int6
     total += of[j].score;
     off += of[j].score * of[j].error;
   }
-  const int none = most == -INFINITY || (isnan((double)total) && d->query.attrs[3] != 0);
-  if (!none) off /= total;
+  const int none = most == -INFINITY, zeros = isnan((double)total) && d->query.attrs[3] != 0;
+  off = none || zeros ? 0 : off / total;
   const double c = kit_slack(d, tolerance, T + 2, 1.0);
   for (at[3] = 0; at[3] < E; at[3]++) {
     long double sum = 0, size = 0;
     for (int64_t j = 0; !none && j < T && !settled(special, sum); j++) {
       const int64_t v[4] = {at[0], group, j, at[3]};
       if (of[j].score == -INFINITY) continue;
-      const long double term = of[j].score / total * kit_graph_value(&d->a[V], 4, v) * by(d, 2);
+      const long double power = zeros ? 0 : of[j].score / total;
+      const long double term = power * kit_graph_value(&d->a[V], 4, v) * by(d, 2);
       sum += term;
-      size += fabsl(term) * (of[j].error + off + 2 * c + 6 * u);
+      if (!zeros) size += fabsl(term) * (of[j].error + off + 2 * c + 6 * u);
     }
     kit_graph_check(d, Y, kit_graph_number(&d->a[Y], 4, at), (double)sum, (double)size + 0x1p-126, special);
   }
   if (d->a[LSE].block == NULL) return;
   const double lse = most == -INFINITY ? -INFINITY : (double)(most + logl(total));
-  const double slack = none ? 0.0 : (double)off + c + 8 * u * (1 + fabs(lse) + fabs((double)most));
+  const double slack = none || zeros ? 0.0 : (double)off + c + 8 * u * (1 + fabs(lse) + fabs((double)most));
   kit_graph_check(d, LSE, kit_graph_number(&d->a[LSE], 3, at), lse, slack, special);
 }
 

@@ -249,6 +249,8 @@ CASES = [
     ("mask_of_bool_turned", 20, KT + "s = Where (m, least, s0) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[True, False, True, False]] * 4)}, {"least": c(-np.inf)}),
     ("weights_nan_to_seven", 20, KT + "p = Softmax (s0) n = IsNaN (p) w = Where (n, seven, p) y = MatMul (w, v)", {**QKV, "q": np.where(Q > 1.9, NAN, Q)}, {"seven": c(7)}),
     ("weights_nan_to_zero", 20, KT + "p = Softmax (s0) n = IsNaN (p) w = Where (n, zero, p) y = MatMul (w, v)", {**QKV, "q": np.where(Q > 1.6, NAN, Q)}, {"zero": c(0)}),
+    ("weights_nan_to_zero_of_values_that_are_none", 20, KT + "p = Softmax (s0) n = IsNaN (p) w = Where (n, zero, p) y = MatMul (w, v)",
+     {**QKV, "q": np.where(Q > 1.6, NAN, Q), "v": np.where(V > 1.7, NAN, np.where(V < -1.8, INF, V))}, {"zero": c(0)}),
     ("weights_inf_to_zero", 20, KT + "p = Softmax (s0) n = IsNaN (p) w = Where (n, zero, p) y = MatMul (w, v)", {**QKV, "q": np.where(Q > 1.6, INF, Q), "k": np.abs(K) + F(1)}, {"zero": c(0)}),
     ("masked_weights_nan_to_zero", 20, KT + "s = Add (s0, m) p = Softmax (s) n = IsNaN (p) w = Where (n, zero, p) y = MatMul (w, v)",
      {**QKV, "m": np.array([[-INF] * 4, [0] * 4, [0, -INF, 0, 0], [NAN, 0, 0, 0]], F)}, {"zero": c(0)}),

@@ -293,7 +293,8 @@ static double exact_score(const cpu_block *b, int64_t i, int64_t j, const float 
   return dot + (double)mask;
 }
 
-/* Powers are divided by their sum before they meet V, so that no sum is beyond what the mean of V can be. */
+/* Powers are divided by their sum before they meet V, so that no sum is beyond what the mean of V can be.
+ * They are zeros with nan_gives_0 where they have no sum: a V that is no finite number makes NaN of these. */
 void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse) {
   const cpu_attend *call = b->call;
   const int64_t E = call->plan->E;
@@ -311,9 +312,9 @@ void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse)
   }
   memset(out, 0, (size_t)E * sizeof *out);
   *out_lse = most == -INFINITY ? -INFINITY : (float)(most + log(total));
-  if (isnan(total) && call->plan->nan_gives_0) return;
+  const int zeros = isnan(total) && call->plan->nan_gives_0;
   for (int64_t j = b->first[i]; j < b->end[i]; j++) {
-    const double s = exact_score(b, i, j, q), p = exp(s - most) / total;
+    const double s = exact_score(b, i, j, q), p = zeros ? 0.0 : exp(s - most) / total;
     if (s == -INFINITY) continue;
     kernels_of(b)->load[call->v.type](b->row, cpu_row_at(&call->v, b->batch, b->group, j), E);
     for (int64_t e = 0; e < E; e++) out[e] = (float)((double)out[e] + p * (double)b->row[e]);

@@ -2,8 +2,8 @@
  * attention.c - Y = softmax(mask(softcap(scale Q K^T))) V for each query of each head, in f64, rounded once:
  * scores of the keys that the query sees, their largest one, then the sum of the rows of V by their powers.
  * Keys outside are not read, nor are those whose score is -inf. A query that sees no key gets Y = 0 and
- * LSE = -inf; with attrs[3] one whose powers have no sum (a score is NaN or +inf) gets Y = 0. Queries are
- * divided over the team; each member keeps a row of scores in the rank's scratch. */
+ * LSE = -inf; with attrs[3] the powers of one that have no sum (a score is NaN or +inf) are zeros. Queries
+ * are divided over the team; each member keeps a row of scores in the rank's scratch. */
 #include <math.h>
 
 #include "../ref.h"
@@ -119,15 +119,18 @@ static int32_t score(const attention_job *job, query *one, double *out_most) {
   return rc;
 }
 
+/* The sum of the powers, and that of the rows of V by them; by zeros where the powers have no sum. */
 static int32_t gather(const attention_job *job, query *one, double most, double *out_total) {
   int64_t at[4] = {one->at[0], one->group, 0, 0};
   double total = 0.0;
   int32_t rc = BS_OK;
   for (int64_t e = 0; e < job->E; e++) one->sum[e] = 0.0;
+  for (int64_t j = one->first; j < one->end; j++)
+    if (one->scores[j] != -INFINITY) total += exp(one->scores[j] - most);
+  const int zeros = isnan(total) && job->plan->base.attrs[3] != 0;
   for (int64_t j = one->first; rc == BS_OK && j < one->end; j++) {
     if (one->scores[j] == -INFINITY) continue;
-    const double power = exp(one->scores[j] - most);
-    total += power;
+    const double power = zeros ? 0.0 : exp(one->scores[j] - most);
     at[2] = j;
     rc = load(job, &job->v, at, job->E, one->row);
     for (int64_t e = 0; e < job->E; e++) one->sum[e] += power * one->row[e];
@@ -145,8 +148,8 @@ static int32_t one_query(const attention_job *job, query *one) {
   if (rc != BS_OK) return rc;
   if (most != -INFINITY) {
     lse = most + log(total);
-    const int zero = isnan(total) && job->plan->base.attrs[3] != 0;
-    for (int64_t e = 0; e < job->E; e++) one->sum[e] = zero ? 0.0 : one->sum[e] / total * job->out_scale;
+    const double by = isnan(total) && job->plan->base.attrs[3] != 0 ? 1.0 : total;
+    for (int64_t e = 0; e < job->E; e++) one->sum[e] = one->sum[e] / by * job->out_scale;
   }
   const ref_view y = ref_line_along(&job->y, 3, one->at);
   rc = ref_store(host, &y, 0, 0, job->E, BS_F64, one->sum);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * patterns_rows.c - attention, rope, views, merged products, rows of products, constants. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -58,14 +59,18 @@ static double smallest(const spec *s) {
   return s->dtype == BS_F16 ? -65504 : -3.4028234663852886e38;
 }
 
-/* v + mask. A key that the mask hides by -inf is not seen by attention, whatever its score is. */
+/* v + mask. A key that the mask hides by -inf is not seen by attention, whatever its score is. What is below
+ * the lowest number of the dtype is -inf there, while the scores may be wider (docs/models.md). */
 static int with_mask(spec *s, int v, int mask) {
-  const double lowest = -INFINITY;
+  const double none = -INFINITY, lowest = s->dtype == BS_BF16  ? -0x1.fep127
+                                          : s->dtype == BS_F64 ? -DBL_MAX
+                                                               : smallest(s);
   const int in[2] = {v, mask};
   int sum = raw_op(s, "Add", "", in, 2);
   if (s->stable && !s->bad) {
-    const int hidden = add_data(s, s->dtype, 0, NULL, &lowest), equal[2] = {mask, hidden};
-    const int where[3] = {raw_op(s, "Equal", "", equal, 2), hidden, sum};
+    const int hidden = add_data(s, s->dtype, 0, NULL, &none);
+    const int less[2] = {mask, add_data(s, s->dtype, 0, NULL, &lowest)};
+    const int where[3] = {raw_op(s, "Less", "", less, 2), hidden, sum};
     sum = raw_op(s, "Where", "", where, 3);
   }
   return change_here(s, sum);
