@@ -74,14 +74,11 @@ const bsrun_verb model_tokenize = {
     .words = "MODEL TEXT [--to FILE] [-o FORMAT]",
     .summary = "the token ids of a text",
     .about =
-        "MODEL is a folder with tokenizer.json, that file, or a model's file beside it. The ids are those "
-        "of\n"
-        "Hugging Face's tokenizers, with the tokens that the model wants around a text. `token` is what the\n"
-        "vocabulary has, `text` what the token adds to the text. Exit 3: the tokenizer has a part that is "
-        "not\n"
-        "known, which the error names. Exit 4: the file is damaged, or TEXT is not UTF-8. Exit 5: "
-        "Block-Shock\n"
-        "was built without PCRE2 or utf8proc.\n",
+        "MODEL is a folder with tokenizer.json, that file, a model's file beside it, or a file .gguf, which\n"
+        "has its own tokenizer. The ids are those of Hugging Face's tokenizers, with the tokens that the\n"
+        "model wants around a text. `token` is what the vocabulary has, `text` what the token adds to the\n"
+        "text. Exit 3: the tokenizer has a part that is not known, which the error names. Exit 4: the file\n"
+        "is damaged, or TEXT is not UTF-8. Exit 5: Block-Shock was built without PCRE2 or utf8proc.\n",
     .examples =
         "  bsrun model tokenize minilm 'Hello world!'\n"
         "  bsrun model tokenize gpt2 'Once upon a time' --to prompt.npy -o json\n",

@@ -36,6 +36,7 @@ void bs_tokenizer_close(bs_tokenizer *t) {
   bs_tok_vocab_free(&t->model.vocab);
   bs_tok_vocab_free(&t->extra);
   free(t->model.merges);
+  free(t->model.ranks);
   free(t->model.prefix);
   free(t->model.suffix);
   free(t->before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * read.c - reads tokenizer.json (Hugging Face's tokenizers, version 1.0) and, beside it, which tokens have a
  * role in tokenizer_config.json. A scan before the parser bounds the nesting. Truncation and padding are left
- * to the caller. Called by api.c. */
+ * to the caller. A GGUF file goes to read_gguf.c. Called by api.c. */
 #include "text/read.h"
 
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "formats/map.h"
+#include "text/read_gguf.h"
 
 enum { MAX_FILE = 64 << 20, MAX_DEPTH = 32 };
 
@@ -251,12 +252,10 @@ static int is_model(const char *path) {
   return 0;
 }
 
-int32_t bs_tok_read(const char *path, bs_tokenizer *out, bs_error *err) {
-  struct stat info;
+static int32_t read_json(const char *path, int is_folder, bs_tokenizer *out, bs_error *err) {
   bs_text file = {0}, roles = {0};
   json_t *root = NULL;
   const char *slash = strrchr(path, '/');
-  const int is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
   const int folder = is_folder ? (int)strlen(path) : slash == NULL ? 0 : (int)(slash - path + 1);
   bs_text_printf(&roles, "%.*s%stokenizer_config.json", folder, path, is_folder ? "/" : "");
   if (is_folder || is_model(path))
@@ -274,4 +273,11 @@ int32_t bs_tok_read(const char *path, bs_tokenizer *out, bs_error *err) {
   bs_text_free(&file);
   bs_text_free(&roles);
   return rc;
+}
+
+int32_t bs_tok_read(const char *path, bs_tokenizer *out, bs_error *err) {
+  struct stat info;
+  const int is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  return !is_folder && bs_tok_is_gguf(path) ? bs_tok_read_gguf(path, out, err)
+                                            : read_json(path, is_folder, out, err);
 }

@@ -25,6 +25,9 @@ int32_t bs_tok_read_normalizer(const json_t *part, bs_tok_steps *out, bs_error *
 int32_t bs_tok_read_splitter(const json_t *part, bs_tok_steps *out, bs_error *err);
 int32_t bs_tok_read_decoder(const json_t *part, bs_tok_steps *out, bs_error *err);
 /* read_model.c */
+/* A merge of two tokens gives the token of both texts; the prefix of the second is left out. whole: room. */
+int32_t bs_tok_read_merge(const char *const parts[2], const size_t bytes[2], uint32_t rank, bs_text *whole,
+                          bs_tok_model *out, bs_error *err);
 int32_t bs_tok_read_model(const json_t *model, bs_tok_model *out, bs_error *err);
 int32_t bs_tok_read_around(const json_t *part, bs_tokenizer *out, bs_error *err);
 #endif

@@ -45,13 +45,10 @@ static int merge_parts(const json_t *merge, const char *parts[2], size_t bytes[2
   return 1;
 }
 
-/* A merge gives the token of both texts; the prefix of the second is left out. */
-static int32_t read_merge(const json_t *merge, uint32_t rank, bs_text *whole, bs_tok_model *out,
-                          bs_error *err) {
+int32_t bs_tok_read_merge(const char *const parts[2], const size_t bytes[2], uint32_t rank, bs_text *whole,
+                          bs_tok_model *out, bs_error *err) {
   const size_t prefix = out->prefix == NULL ? 0 : strlen(out->prefix);
-  const char *parts[2];
-  size_t bytes[2];
-  if (!merge_parts(merge, parts, bytes) || bytes[1] < prefix)
+  if (bytes[1] < prefix)
     return bs_error_set(err, BS_INPUT, "BS-TOK-FORMAT", "merge %u is not two tokens", rank);
   whole->size = 0;
   bs_text_append(whole, parts[0], bytes[0]);
@@ -66,6 +63,15 @@ static int32_t read_merge(const json_t *merge, uint32_t rank, bs_text *whole, bs
                         parts[1]);
   bs_tok_bpe_merge(out, left, right, rank, id);
   return BS_OK;
+}
+
+static int32_t read_merge(const json_t *merge, uint32_t rank, bs_text *whole, bs_tok_model *out,
+                          bs_error *err) {
+  const char *parts[2];
+  size_t bytes[2];
+  if (!merge_parts(merge, parts, bytes))
+    return bs_error_set(err, BS_INPUT, "BS-TOK-FORMAT", "merge %u is not two tokens", rank);
+  return bs_tok_read_merge(parts, bytes, rank, whole, out, err);
 }
 
 static int32_t read_merges(const json_t *merges, bs_tok_model *out, bs_error *err) {

@@ -97,9 +97,9 @@ static int32_t code_point(speller *s, char kind) {
   } else {
     while (from + n < s->end && n < most && is_hex(from[n])) n++;
     if (n != most) return refuse(s, "a code point of too few digits");
+    if (kind == 'x' && from[0] > '7') return refuse(s, "\\x of a byte that is no character");
     s->at = from + n;
   }
-  if (kind == 'x' && n == 2 && from[0] > '7') return refuse(s, "\\x of a byte that is no character");
   bs_text_printf(s->out, "\\x{%.*s}", (int)n, from);
   return BS_OK;
 }

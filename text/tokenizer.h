@@ -132,9 +132,11 @@ typedef struct bs_tok_model {
   uint32_t unk; /* BS_TOK_NONE: none */
   char *prefix; /* of a token inside of a word; NULL: none */
   /* BPE */
-  char *suffix;          /* of a token that ends a word; NULL: none */
-  bs_tok_merge *merges;  /* a hash table; id BS_TOK_NONE: free */
-  size_t n_merges;       /* its slots, a power of two; 0: no merges */
+  char *suffix;         /* of a token that ends a word; NULL: none */
+  bs_tok_merge *merges; /* a hash table; id BS_TOK_NONE: free */
+  size_t n_merges;      /* its slots, a power of two; 0: no merges */
+  uint32_t
+      *ranks; /* of an id: any two neighbours become that token; BS_TOK_NONE: never. NULL: merges count */
   uint32_t bytes[256];   /* the tokens <0x00> to <0xFF>; BS_TOK_NONE: there is none */
   uint32_t single[2048]; /* the tokens of one character below U+0800 */
   int byte_fallback, fuse_unk, ignore_merges;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * text.h - text to token ids and back: libblockshock-text. A tokenizer is read from a model's tokenizer.json
- * (byte-level BPE, SentencePiece's BPE with bytes, WordPiece), and gives the ids that Hugging Face's
- * tokenizers gives.
+ * or from a GGUF file (byte-level BPE, SentencePiece's BPE with bytes, WordPiece), and gives the ids that
+ * Hugging Face's tokenizers gives.
  *
  *   bs_tokenizer_open("models/minilm", &tokenizer, &err)
  *     bs_tokenizer_encode(tokenizer, text, bytes, 0, ids, room, &n, &err)
@@ -13,8 +13,9 @@
  * A bs_text_stream belongs to one thread at a time.
  *
  * Errors. Functions return an enum bs_status and fill a caller-owned bs_error (NULL is allowed). A part of a
- * tokenizer.json that is not known is refused (BS_UNSUPPORTED, BS-TOK-KIND names it): ids are never guessed.
- * A library that was built without PCRE2 or utf8proc opens no tokenizer (BS_UNAVAILABLE).
+ * tokenizer.json, or a name in a GGUF file, that is not known is refused (BS_UNSUPPORTED, BS-TOK-KIND names
+ * it): ids are never guessed. A library that was built without PCRE2 or utf8proc opens no tokenizer
+ * (BS_UNAVAILABLE).
  *
  * Ownership. A tokenizer and a stream belong to the caller, who closes them; a tokenizer outlives its
  * streams. Texts that a function gives belong to the tokenizer or the stream. What the caller passes is read
@@ -50,7 +51,8 @@ enum bs_token_role {
 };
 
 /* Opens a tokenizer. path: a model's folder, or a file of it: tokenizer.json beside the file is read. The
- * roles of tokens come from tokenizer_config.json, where it is there. */
+ * roles of tokens come from tokenizer_config.json, where it is there. Of a GGUF file its own tokenizer is
+ * read. */
 BS_API int32_t bs_tokenizer_open(const char *path, bs_tokenizer **out_tokenizer, bs_error *err);
 BS_API void bs_tokenizer_close(bs_tokenizer *tokenizer);
 

@@ -72,14 +72,26 @@ def around(bos, eos=None):
     return post
 
 
-def sentence_bpe(size, texts, normalizer, pre, decoder, train_pre=True):
+def all_pairs(vocab, merges):
+    """What transformers makes of a file of SentencePiece: a token is merged of every pair whose text it is."""
+    made = {"".join(m): -i for i, m in reversed(list(enumerate(merges)))}
+    pairs = []
+    for token, score in made.items():
+        cuts = [(token[:i], token[i:], score) for i in range(1, len(token)) if token[:i] in vocab and token[i:] in vocab]
+        pairs += sorted(cuts, key=lambda p: (vocab[p[0]], vocab[p[1]]))
+    return [list(p[:2]) for p in sorted(pairs, key=lambda p: (p[2], len(p[0]), len(p[1])), reverse=True)]
+
+
+def sentence_bpe(size, texts, normalizer, pre, decoder, pairs=False):
     """SentencePiece's BPE: 256 byte tokens, then characters and merges."""
     special = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always") if train_pre else pre
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=special, limit_alphabet=90, show_progress=False))
     made = json.loads(t.to_str())
     made["added_tokens"] = [x for x in made["added_tokens"] if not x["content"].startswith("<0x")]
+    if pairs:
+        made["model"]["merges"] = all_pairs(made["model"]["vocab"], made["model"]["merges"])
     t = Tokenizer.from_str(json.dumps(made))
     if normalizer is not None:
         t.normalizer = normalizer
@@ -144,7 +156,7 @@ def configurations(size, texts):
         end_of_word_suffix="</w>",
         unk_token="<|end|>",
     )
-    yield "llama2", sentence_bpe(size, texts, N.Sequence([N.Prepend("▁"), N.Replace(" ", "▁")]), None, llama2)
+    yield "llama2", sentence_bpe(size, texts, N.Sequence([N.Prepend("▁"), N.Replace(" ", "▁")]), None, llama2, pairs=True)
     yield "mistral", sentence_bpe(size, texts, None, P.Metaspace(prepend_scheme="first", split=False), meta)
     yield "gemma", sentence_bpe(size, texts, N.Replace(" ", "▁"), S(" ", "merged_with_previous"), gemma)
     yield "bert", wordpiece(size, texts, N.BertNormalizer(), P.BertPreTokenizer())
@@ -231,4 +243,5 @@ def main():
         write_cases(a.folder, name, Tokenizer.from_file(path), texts, a)
 
 
-main()
+if __name__ == "__main__":
+    main()
