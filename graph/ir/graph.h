@@ -52,13 +52,19 @@ typedef struct gjoin {
 typedef struct gquant_key {
   uint64_t at[4];
 } gquant_key;
+/* The codes in a mapped file, whose pages are given back while the weight is packed; data may be NULL. */
+typedef struct gquant_place {
+  const void *data;
+  uint64_t bytes;
+  int64_t rows,
+      line; /* line: bytes of a row, where the rows lie one behind the other from `data` on; else 0 */
+} gquant_place;
 typedef struct gquant {
   bs_quant quant; /* its ctx lives as long as the graph or the model */
   gquant_key keys[GJOIN_MAX];
+  gquant_place places[GJOIN_MAX];
   uint32_t n_keys;
   uint32_t x_bytes; /* 1: its format asks for X in bytes */
-  const void *data; /* the codes in a mapped file, whose pages are given back when it is packed; NULL */
-  uint64_t bytes;
 } gquant;
 
 /* Kernel ops, in the order of their names in graph_op_name. */

@@ -78,12 +78,12 @@ int32_t graph_join_quants(graph *g, const uint32_t *values, uint32_t n, uint32_t
   whole.quant.ctx = j;
   whole.quant.read = read_joined;
   whole.n_keys = n;
-  whole.data = NULL;
   j->n = n;
   for (uint32_t i = 0; i < n; i++) {
     const gquant *part = graph_quant(g, values[i]);
     j->parts[i] = part->quant;
     whole.keys[i] = part->keys[0];
+    whole.places[i] = part->places[0];
     whole.quant.rows += part->quant.rows;
   }
   return graph_add_quant(g, &whole, NULL, out_value, err);

@@ -168,9 +168,11 @@ int32_t lower_wide(lower_ctx *c, const gmodel_node *node, uint32_t value, uint32
 
 int32_t lower_quant_given(lower_ctx *c, uint32_t model_value, uint32_t *out_value, bs_error *err) {
   const gmodel_value *v = &c->model->values[model_value];
-  gquant q = {.quant = *v->quant, .n_keys = 1, .x_bytes = v->x_bytes, .data = v->data, .bytes = v->bytes};
+  gquant q = {.quant = *v->quant, .n_keys = 1, .x_bytes = v->x_bytes};
   int32_t rc = bs_quant_check(&q.quant, v->name, err);
   if (rc != BS_OK) return rc;
+  const int64_t rows = q.quant.rows;
+  q.places[0] = (gquant_place){v->data, v->bytes, rows, rows > 0 ? (int64_t)v->bytes / rows : 0};
   q.keys[0].at[0] = (uint64_t)(uintptr_t)v->quant->ctx;
   q.keys[0].at[1] = (uint64_t)(uintptr_t)v->data;
   rc = graph_add_quant(c->g, &q, v->name, out_value, err);

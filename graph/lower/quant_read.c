@@ -174,8 +174,14 @@ static void set_keys(const lower_ctx *c, const lower_codes *codes, int turned, g
               ? place_of(g, codes->zero, graph_bytes(&g->values[g->values[codes->zero].base]))
               : 0;
   at[3] = (uint64_t)x->offset << 8 | (uint64_t)(turned != 0) << 1 | (x->strides[0] == 1);
-  out->data = g->values[x->base].data;
-  out->bytes = count * bits_of(x->dtype) / 8u;
+  out->places[0] = (gquant_place){
+      .data = g->values[x->base].data, .bytes = count * bits_of(x->dtype) / 8u, .rows = out->quant.rows};
+}
+
+/* Rows of the codes that begin the constant and lie one behind the other. */
+static void set_line(const codes_source *s, gquant *out) {
+  const int64_t bits = s->codes.row * (int64_t)bits_of(s->codes.dtype);
+  if (s->codes.offset == 0 && s->codes.col <= 1 && bits % 8 == 0) out->places[0].line = bits / 8;
 }
 
 int32_t lower_read_codes(lower_ctx *c, const lower_codes *codes, int turned, gquant *out, int *out_ok,
@@ -212,6 +218,7 @@ int32_t lower_read_codes(lower_ctx *c, const lower_codes *codes, int turned, gqu
   form.ctx = own;
   out->quant = form;
   set_keys(c, codes, turned, out);
+  set_line(own, out);
   *out_ok = 1;
   return BS_OK;
 }
@@ -259,6 +266,7 @@ int32_t lower_read_blocks(lower_ctx *c, const lower_blocks *b, gquant *out, bs_e
   const lower_codes key = {.x = b->codes, .scale = b->scale, .zero = b->zero};
   out->quant = form;
   set_keys(c, &key, 0, out);
+  set_line(s, out);
   return BS_OK;
 }
 
@@ -306,7 +314,10 @@ int32_t lower_read_rounded(lower_ctx *c, uint32_t weight, const bs_quant *form, 
   at[1] = (uint64_t)own->w.offset;
   at[2] = (uint64_t)own->w.row;
   at[3] = (uint64_t)own->w.col << 2 | 2u;
-  out->data = own->w.data;
-  out->bytes = graph_bytes(&c->g->values[v->base]);
+  const int in_order = own->w.col == 1 && own->w.offset == 0;
+  out->places[0] = (gquant_place){.data = own->w.data,
+                                  .bytes = graph_bytes(&c->g->values[v->base]),
+                                  .rows = form->rows,
+                                  .line = in_order ? own->w.row * (int64_t)BS_DTYPE_BYTES(own->w.dtype) : 0};
   return BS_OK;
 }

@@ -15,7 +15,7 @@ typedef struct group {
 
 /* A product of the rows that `first` reads: most nodes are no such product, and are passed over quickly. */
 static int reads_same(const graph *g, uint32_t first, uint32_t id) {
-  return g->nodes[id].op == GOP_MATMUL &&
+  return graph_is_product(g->nodes[id].op) &&
          g->values[g->nodes[id].in[0]].base == g->values[g->nodes[first].in[0]].base;
 }
 

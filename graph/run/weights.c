@@ -69,15 +69,19 @@ static void read_turned(const strided *s, int64_t row, int64_t nrows, int64_t co
   }
 }
 
-enum { DROP_BYTES = 4 << 20 };
+enum { DROP_BYTES = 2 << 20 };
 
 /* Rows that were read in order are given back while the weight is packed, so that it is never resident twice:
  * at the end of each block of DROP_BYTES. Pages that are dropped too early are read again. */
-static void drop_behind(const strided *s, int64_t row, int64_t nrows) {
-  const uint64_t line = (uint64_t)s->part.row_stride * BS_DTYPE_BYTES(s->dtype);
+static void drop_lines(const unsigned char *data, uint64_t line, int64_t row, int64_t nrows) {
   const uint64_t end = (uint64_t)(row + nrows) * line / DROP_BYTES * DROP_BYTES,
                  begin = (uint64_t)row * line / DROP_BYTES * DROP_BYTES;
-  if (s->part.row_stride >= s->cols && end > begin) gdrop_mapped(s->part.data + begin, end - begin);
+  if (end > begin) gdrop_mapped(data + begin, end - begin);
+}
+
+static void drop_behind(const strided *s, int64_t row, int64_t nrows) {
+  if (s->part.row_stride >= s->cols)
+    drop_lines(s->part.data, (uint64_t)s->part.row_stride * BS_DTYPE_BYTES(s->dtype), row, nrows);
 }
 
 /* Multiplies rows that were read. */
@@ -215,9 +219,38 @@ int32_t gpack_quant(grank *rank, const gquery *q, bs_packed **out_packed, bs_err
   return rank->api->pack(rank->rank, &product.query, NULL, out_packed, err);
 }
 
+/* bs_quant.read of a gquant: what was read in order is given back. */
+static int32_t read_quant(void *ctx, int64_t row, int64_t nrows, const bs_quant_rows *out, bs_error *err) {
+  const gquant *quant = ctx;
+  const int32_t rc = quant->quant.read(quant->quant.ctx, row, nrows, out, err);
+  for (uint32_t p = 0; p < quant->n_keys && nrows > 0; p++) {
+    const gquant_place *at = &quant->places[p];
+    if (row >= at->rows) {
+      row -= at->rows;
+      continue;
+    }
+    const int64_t n = nrows < at->rows - row ? nrows : at->rows - row;
+    if (at->line > 0) drop_lines(at->data, (uint64_t)at->line, row, n);
+    nrows -= n;
+    row = 0;
+  }
+  return rc;
+}
+
+static int32_t pack_mapped(grank *rank, const gquery *q, const gquant *quant, bs_packed **out_packed,
+                           bs_error *err) {
+  bs_quant form = *q->query.quant;
+  gquery asked = *q;
+  form.ctx = (void *)(uintptr_t)quant;
+  form.read = read_quant;
+  asked.query.quant = &form;
+  return gpack_quant(rank, &asked, out_packed, err);
+}
+
 /* Gives back the pages of what was packed. */
 static void drop_all(const gweight *key, const gquant *quant) {
-  if (quant != NULL) gdrop_mapped(quant->data, quant->bytes);
+  for (uint32_t i = 0; quant != NULL && i < quant->n_keys; i++)
+    gdrop_mapped(quant->places[i].data, quant->places[i].bytes);
   for (uint32_t i = 0; i < key->n_parts && quant == NULL; i++) {
     const gpart *p = &key->parts[i];
     const int64_t last = (p->rows - 1) * p->row_stride + (key->cols - 1) * p->col_stride;
@@ -243,7 +276,7 @@ static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, g
   int32_t rc = quant != NULL ? BS_OK : ask_weight(g, weight, err);
   if (rc == BS_OK) rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the packed weights of the model", err);
   if (rc == BS_OK)
-    rc = quant != NULL ? gpack_quant(rank, q, &key->packed, err)
+    rc = quant != NULL ? pack_mapped(rank, q, quant, &key->packed, err)
                        : rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += bs_clock_s() - began;

@@ -8,6 +8,7 @@
 
 #include "blockshock/graph.h"
 #include "core/base/error.h"
+#include "tests/formats/gguf_make.h"
 #include "tests/graph/build.h"
 #include "tests/graph/folder_case.h"
 #include "tests/slow.h"
@@ -174,6 +175,107 @@ START_TEST(empty_cache_takes_no_memory) {
 }
 END_TEST
 
+static bs_session_stats stats_of(bs_session *session) {
+  bs_error err = BS_ERROR_INIT;
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  ck_assert_int_eq(bs_session_stats_get(session, &stats, &err), BS_OK);
+  return stats;
+}
+
+/* ---- a quantised file ------------------------------------------------------------------------ */
+
+enum { GGUF_WIDTH = 1024, GGUF_INNER = 12288, GGUF_LAYERS = 1, GGUF_WORDS = 1024, GGUF_THREADS = 2 };
+
+/* Adds the record of a tensor whose bytes are in a hole behind the file's head. */
+static void add_record(const char *name, int layer, int64_t rows, int64_t cols, uint64_t *io_at) {
+  char full[64];
+  if (layer >= 0)
+    snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
+  else
+    snprintf(full, sizeof full, "%s.weight", name);
+  gguf_made.n_tensors++;
+  gguf_put_text(&gguf_made.infos, full);
+  gguf_put_number(&gguf_made.infos, rows > 0 ? 2 : 1, 4);
+  gguf_put_number(&gguf_made.infos, (uint64_t)cols, 8);
+  if (rows > 0) gguf_put_number(&gguf_made.infos, (uint64_t)rows, 8);
+  gguf_put_number(&gguf_made.infos, rows > 0 ? BS_GGUF_Q8_0 : BS_GGUF_F32, 4);
+  gguf_put_number(&gguf_made.infos, *io_at, 8);
+  *io_at += (uint64_t)(rows > 0 ? rows * cols / 32 * 34 : cols * 4);
+}
+
+/* A Qwen2 of 45 MB in Q8_0, Q, K, V, gate and up in one product each. Returns the bytes of its tensors. */
+static uint64_t write_gguf(void) {
+  static const struct {
+    const char *name;
+    int64_t rows, cols;
+  } layer[] = {{"attn_norm", 0, GGUF_WIDTH},         {"ffn_norm", 0, GGUF_WIDTH},
+               {"attn_q", GGUF_WIDTH, GGUF_WIDTH},   {"attn_k", GGUF_WIDTH, GGUF_WIDTH},
+               {"attn_v", GGUF_WIDTH, GGUF_WIDTH},   {"attn_output", GGUF_WIDTH, GGUF_WIDTH},
+               {"ffn_gate", GGUF_INNER, GGUF_WIDTH}, {"ffn_up", GGUF_INNER, GGUF_WIDTH},
+               {"ffn_down", GGUF_WIDTH, GGUF_INNER}};
+  static const char *const keys[] = {"context_length", "embedding_length", "block_count",
+                                     "feed_forward_length", "attention.head_count"};
+  const uint32_t values[] = {256, GGUF_WIDTH, GGUF_LAYERS, GGUF_INNER, 16};
+  uint64_t at = 0;
+  gguf_make_begin();
+  gguf_make_text("general.architecture", "qwen2");
+  for (int i = 0; i < TEST_COUNT(keys); i++) {
+    char name[64];
+    snprintf(name, sizeof name, "qwen2.%s", keys[i]);
+    gguf_make_u32(name, values[i]);
+  }
+  add_record("token_embd", -1, GGUF_WORDS, GGUF_WIDTH, &at);
+  add_record("output_norm", -1, 0, GGUF_WIDTH, &at);
+  for (int l = 0; l < GGUF_LAYERS; l++)
+    for (int i = 0; i < TEST_COUNT(layer); i++)
+      add_record(layer[i].name, l, layer[i].rows, layer[i].cols, &at);
+  const char *path = gguf_make_file("model.gguf");
+  ck_assert_int_eq(truncate(path, (off_t)(gguf_made.whole.size + at)), 0);
+  return at;
+}
+
+/* While it is packed a process holds the packed weights, 16 rows a member and 8 MiB: neither the file, whose
+ * pages are given back behind each member, nor floats. After a run: the bar of docs/quant.md. */
+START_TEST(quantised_weights_are_packed_from_the_file) {
+  bs_error err = BS_ERROR_INIT;
+  bs_graph *graph = NULL;
+  bs_session *session = NULL;
+  int64_t ids[TOKENS] = {0};
+  const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "sequence", .size = TOKENS};
+  const bs_dim *const dims[] = {&dim};
+  const bs_session_options options = {
+      .struct_size = (uint32_t)sizeof options, .threads = GGUF_THREADS, .dims = dims, .n_dims = 1};
+  const bs_tensor t = {.struct_size = (uint32_t)sizeof t,
+                       .dtype = BS_I64,
+                       .rank = 2,
+                       .dims = {1, TOKENS},
+                       .strides = {TOKENS, 1},
+                       .data = ids,
+                       .bytes = sizeof ids};
+  if (BS_SLOW) return;
+  run_small();
+  const uint64_t file = write_gguf(), program = held("VmHWM:");
+  ck_assert_msg(bs_graph_open(context, files_path("model.gguf"), NULL, &graph, &err) == BS_OK, "%s",
+                err.message);
+  ck_assert_msg(bs_session_open(context, graph, &options, &session, &err) == BS_OK, "%s", err.message);
+  const bs_session_stats stats = stats_of(session);
+  const uint64_t rows = (uint64_t)16 * GGUF_INNER * GGUF_THREADS,
+                 limit = program + stats.packed_bytes + rows + ((uint64_t)8 << 20);
+  ck_assert_uint_gt(file, 40000000);
+  ck_assert_uint_le(stats.packed_bytes, file);
+  ck_assert_msg(held("VmHWM:") <= limit, "%llu bytes were resident while weights were packed, %llu allowed",
+                (unsigned long long)held("VmHWM:"), (unsigned long long)limit);
+  ck_assert_int_eq(bs_session_set(session, 0, &t, &err), BS_OK);
+  ck_assert_msg(bs_session_run(session, &err) == BS_OK, "%s", err.message);
+  const uint64_t cache = stats.state_bytes / 256 * TOKENS,
+                 bar = program + (stats.packed_bytes + stats.arena_bytes + cache) / 100 * 105 + 20000000;
+  ck_assert_msg(held("VmRSS:") <= bar, "%llu bytes are resident after a run, %llu allowed",
+                (unsigned long long)held("VmRSS:"), (unsigned long long)bar);
+  bs_session_close(session);
+  bs_graph_close(graph);
+}
+END_TEST
+
 /* Matrices of 16 bits behind a Cast, whose products are packed: the f32 that they were packed from is gone,
  * and is not packed again for other shapes. */
 enum { MATRICES = 8, SIDE = 1024 };
@@ -187,13 +289,6 @@ static bs_session *open_cast(bs_graph *graph) {
       .struct_size = (uint32_t)sizeof options, .threads = 1, .dims = dims, .n_dims = 1};
   ck_assert_msg(bs_session_open(tb_context, graph, &options, &session, &err) == BS_OK, "%s", err.message);
   return session;
-}
-
-static bs_session_stats stats_of(bs_session *session) {
-  bs_error err = BS_ERROR_INIT;
-  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
-  ck_assert_int_eq(bs_session_stats_get(session, &stats, &err), BS_OK);
-  return stats;
 }
 
 static void run_ones(bs_session *session, int64_t rows, float *out_y) {
@@ -253,7 +348,10 @@ START_TEST(computed_weights_are_packed_alone) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {weights_once}, {empty_cache_takes_no_memory}, {computed_weights_are_packed_alone}, {0}};
+  const test_case tests[] = {{weights_once},
+                             {empty_cache_takes_no_memory},
+                             {computed_weights_are_packed_alone},
+                             {quantised_weights_are_packed_from_the_file},
+                             {0}};
   return run_tests("graph_memory", tests, (test_setup){before, after});
 }
