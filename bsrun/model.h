@@ -24,6 +24,9 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
   { OPT_NO_PASS, NULL, 0 }
 #define MODEL_OPTION_TOKENS \
   { OPT_CACHE_TOKENS, "default: as the model says", 0 }
+/* A word of --with, which the table has before it. */
+#define MODEL_OPTION_CACHE_DTYPE \
+  { OPT_WITH_CACHE_DTYPE, NULL, 0 }
 #define MODEL_OPTION_SEED \
   { OPT_SEED, "of made inputs; default: 0", 0 }
 #define MODEL_OPTIONS_QUANT                                                                          \
@@ -58,8 +61,8 @@ typedef struct model_asked {
 /* The line of progress is wiped out: before anything is printed. */
 void model_progress_end(model_asked *asked);
 /* Reads parsed options that may have dim, input, constant, pass, backend, threads, seed, cache-tokens,
- * tune-cache (without which no tuning file is read) and those of plugins; the first word is the model. The
- * caller frees in every case; `a` outlives it, and `out` is not moved. */
+ * cache-dtype, tune-cache (without which no tuning file is read) and those of plugins; the first word is the
+ * model. The caller frees in every case; `a` outlives it, and `out` is not moved. */
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* Reads them as model_asked_read does, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);

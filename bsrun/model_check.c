@@ -24,6 +24,8 @@ static const args_option model_check_options[] = {
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
+    {OPT_WITH, NULL, 0},
+    MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
     {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},

@@ -19,6 +19,8 @@ static const args_option model_run_options[] = {
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
+    {OPT_WITH, NULL, 0},
+    MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
     {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},

@@ -37,6 +37,15 @@ void model_progress_end(model_asked *asked) {
   bsrun_progress_end(&asked->progress);
 }
 
+static int32_t read_cache_dtype(const args *a, uint32_t *out, bs_error *err) {
+  static const char *const names[] = {"f32", "f16", "bf16"};
+  static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
+  const char *text = takes(a, "cache-dtype") ? args_value(a, "cache-dtype") : NULL;
+  for (size_t i = 0; text != NULL && i < sizeof names / sizeof *names; i++)
+    if (strcmp(text, names[i]) == 0) *out = dtypes[i];
+  return text == NULL || *out != 0 ? BS_OK : bsrun_unknown("dtype of the cache", text, names, 3, err);
+}
+
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   int64_t threads = 0, tokens = 0, seed = 0;
   memset(out, 0, sizeof *out);
@@ -55,6 +64,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   if (rc == BS_OK) rc = take_words(a, "constant", &r->constants, &out->lists[2], err);
   if (rc == BS_OK) rc = take_words(a, "no-pass", &r->passes, &out->lists[3], err);
   if (rc == BS_OK) rc = take_words(a, "choice", &r->choices, &out->lists[4], err);
+  if (rc == BS_OK) rc = read_cache_dtype(a, &r->cache_dtype, err);
   if (rc == BS_OK && takes(a, "tune-cache")) rc = bsrun_tune_path(a, &out->tuning, err);
   r->tuning = out->tuning;
   r->note = note;

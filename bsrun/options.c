@@ -48,8 +48,6 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                   "this rank begins this much later than the others, as 0:1e-3"},
     [OPT_BESIDE] = {"beside", 0, 1, 0, "A:B",
                     "a message of the same size from rank A to B that begins at the same time"},
-    [OPT_WEAK] = {"weak", 0, 0, 0, "b|n|k",
-                  "this size grows with the ranks; default: none does (strong scaling)"},
     [OPT_COLL] =
         {"coll", 0, 0, 0, "NAME",
          "the collective: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all or send_recv"},
@@ -92,6 +90,8 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_CHOICE] = {"choice", 0, 1, 0, "KEY -> NAME",
                     "who serves a node of the model; bsrun model explain -o json has the keys"},
     [OPT_AGAINST] = {"against", 0, 0, 0, "MODEL", "the float model that a quantised one was made of"},
+    [OPT_PEER] = {"peer", 0, 0, 0, "NAME[:MODEL]",
+                  "time another runtime in turns: llama, onnxruntime, openvino, or a program's path"},
     [OPT_CACHE_TOKENS] = {"cache-tokens", 0, 0, 0, "N", "tokens of the key-value cache of a model's folder"},
     [OPT_VARY] = {"vary", 'x', 1, 0, "KEY=VALUES",
                   "what varies: KEY=a,b or KEY=FIRST:LAST*FACTOR or KEY=FIRST:LAST+STEP"},
@@ -217,6 +217,11 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                         "alignment of each offset in bytes, a power of two; default: 1"},
     [OPT_WITH_BLOCKS] = {"blocks", 0, 0, OPT_WITH, "qdq|nbits",
                          "blocks as DequantizeLinear, or as MatMulNBits; default: by the opset"},
+    [OPT_WITH_WEAK] = {"weak", 0, 0, OPT_WITH, "b|n|k",
+                       "this size grows with the ranks; default: none does (strong scaling)"},
+    [OPT_WITH_CACHE_DTYPE] =
+        {"cache-dtype", 0, 0, OPT_WITH, "T",
+         "f32, f16 or bf16; default: f16 of a GGUF file with quantised weights, else as activations"},
     [OPT_WITH_EFFORT] =
         {"effort", 0, 0, OPT_WITH, "N",
          "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},

@@ -26,11 +26,12 @@ static const args_option options[] = {
     {OPT_WORLD_SIZE, "2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2", 0},
     {OPT_HARDWARE, NULL, 0},
     {OPT_ALGORITHM, NULL, 0},
-    {OPT_WEAK, NULL, 0},
     {OPT_PHASE, "without numbers; default: time", 0},
     {OPT_AT_LEAST, "each row is X times as fast as dense on one rank", 0},
     {OPT_FORCE, "--at-least judges rows outside of what the machine was fitted to", 0},
     {OPT_PLUGIN, "default: sim", 0},
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_WEAK, NULL, 0},
     {OPT_MASK, NULL, 0},
     ARGS_SHAPE,
     {OPT_CONFIG, NULL, 0},
@@ -436,12 +437,12 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb sim_scale_verb = {
     .name = "scale",
-    .words = "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
+    .words = "[--hardware NAME] [--method LIST] [-P LIST] [--with weak=SIZE] [-o FORMAT]",
     .summary = "times of methods over numbers of ranks, and what takes them",
     .about =
         "Every row is a run in virtual time (share/doc/blockshock/simulator.md): nothing is measured. "
         "Without "
-        "--weak the\n"
+        "--with weak the\n"
         "layer stays as it is (strong scaling). \"x dense\" is the time of the dense layer on one rank over "
         "that "
         "of the\n"
@@ -456,7 +457,7 @@ const bsrun_verb sim_scale_verb = {
     .examples =
         "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
         "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
-        "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
+        "  bsrun sim scale --hardware ethernet-cluster --with weak=b -P 2:64*2 -o json\n"
         "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 "
         "--force\n",
     .options = options,

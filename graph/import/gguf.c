@@ -338,13 +338,17 @@ void gguf_weights_close(hf_gguf *g) {
   free(g);
 }
 
-/* Activations have the dtype of the products' weights where all have one, else f32. llama.cpp keeps the table
- * of positions in f32. */
+/* Activations have the dtype of the products' weights where all have one, else f32, and beside quantised
+ * weights the cache is f16, as in llama.cpp, which keeps the table of positions in f32. */
 void gguf_settings(hf_build *b) {
   const hf_gguf *g = b->weights->gguf;
   b->straight = 1;
   for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
     if (strcmp(archs[i].arch, g->arch) == 0) b->pairs = archs[i].pairs;
+  for (uint32_t i = 0; i < g->file.n_tensors; i++) {
+    const bs_st_tensor *t = &g->tensors[i];
+    if (t->dtype == 0) b->cache_dtype = BS_F16;
+  }
   for (uint32_t i = 0; i < g->file.n_tensors; i++) {
     const bs_st_tensor *t = &g->tensors[i];
     if (t->rank < 2 || strcmp(t->name, "position_embd.weight") == 0) continue;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/import/gguf.h"
 #include "graph/import/import.h"
@@ -96,7 +97,13 @@ int32_t hf_import(const char *path, json_t *config, hf_weights *weights, const b
     snprintf(b.config_path, sizeof b.config_path, weights->gguf != NULL ? "%.140s" : "%.140s/config.json",
              path);
     b.slots = options->slots;
+    b.last_logits = options->last_logits;
     if (weights->gguf != NULL) gguf_settings(&b);
+    if (options->cache_dtype != 0) b.cache_dtype = options->cache_dtype;
+    model->cache_dtype = options->cache_dtype;
+    if (b.cache_dtype != 0 && b.cache_dtype != BS_F32 && b.cache_dtype != BS_F16 && b.cache_dtype != BS_BF16)
+      b.rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-HF-CACHE", "a cache of %s: f32, f16 or bf16 only",
+                          bs_dtype_name(b.cache_dtype));
     build_model(&b, path, options->cache_tokens);
     if (options->layers == 0) warn(&b);
     rc = b.rc;

@@ -46,6 +46,8 @@ typedef struct hf_build {
   json_t *config;
   char config_path[160]; /* for messages; cut when it is longer */
   uint32_t dtype;        /* of activations: that of the embeddings */
+  uint32_t cache_dtype;  /* of the key-value cache; 0: as the activations */
+  uint32_t last_logits;  /* bs_graph_options.last_logits */
   int pairs;          /* columns 2i and 2i + 1 of a head of Q and K are turned together, not i and i + half */
   int straight;       /* weights that GPT-2 has as [inputs, outputs] lie as [outputs, inputs] */
   int64_t cache;      /* tokens of the key-value cache */
@@ -109,6 +111,9 @@ bs_attr hf_attr_ints(const char *name, const int64_t *values, uint64_t count);
 /* An operator of ONNX; the first output is returned. */
 uint32_t hf_op(hf_build *b, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
                const bs_attr *attrs, uint32_t n_attr);
+/* The same of the domain `blockshock`. */
+uint32_t hf_own_op(hf_build *b, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
+                   const bs_attr *attrs, uint32_t n_attr);
 uint32_t hf_op1(hf_build *b, const char *op, const char *name, uint32_t x);
 uint32_t hf_op2(hf_build *b, const char *op, const char *name, uint32_t x, uint32_t y);
 uint32_t hf_ints(hf_build *b, const int64_t *values, uint32_t count); /* i64 [count] */

@@ -52,6 +52,26 @@ uint32_t hf_op(hf_build *b, const char *op, const char *name, const uint32_t *in
   return out;
 }
 
+uint32_t hf_own_op(hf_build *b, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
+                   const bs_attr *attrs, uint32_t n_attr) {
+  const bs_attr *list[8] = {NULL};
+  const gmodel_node_desc desc = {.op = op,
+                                 .domain = "blockshock",
+                                 .name = name,
+                                 .opset = 1,
+                                 .in = in,
+                                 .n_in = n_in,
+                                 .n_out = 1,
+                                 .n_attr = n_attr,
+                                 .attrs = list,
+                                 .copy_tensors = 1};
+  uint32_t out = GMODEL_NONE;
+  for (uint32_t i = 0; i < n_attr; i++) list[i] = &attrs[i];
+  if (b->rc == BS_OK) b->rc = gmodel_computed(b->model, NULL, &out, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_node_add(b->model, &desc, &out, b->err);
+  return out;
+}
+
 uint32_t hf_op1(hf_build *b, const char *op, const char *name, uint32_t x) {
   return hf_op(b, op, name, &x, 1, NULL, 0);
 }
@@ -234,9 +254,10 @@ uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, in
 
 uint32_t hf_remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
   const int64_t dims[4] = {1, groups, b->cache, width};
+  const uint32_t dtype = b->cache_dtype != 0 ? b->cache_dtype : b->dtype;
   uint32_t state = GMODEL_NONE;
-  if (b->rc == BS_OK) b->rc = gmodel_state(b->model, name, b->dtype, 4, dims, &state, b->err);
-  const uint32_t in[3] = {state, now, b->before};
+  if (b->rc == BS_OK) b->rc = gmodel_state(b->model, name, dtype, 4, dims, &state, b->err);
+  const uint32_t in[3] = {state, cast(b, name, now, b->dtype, dtype), b->before};
   const bs_attr axis = hf_attr_int("axis", 2);
   const uint32_t next = hf_op(b, "TensorScatter", name, in, 3, &axis, 1);
   if (b->rc == BS_OK) b->rc = gmodel_state_next(b->model, state, next, b->err);
@@ -250,7 +271,9 @@ uint32_t hf_attention(hf_build *b, const char *name, uint32_t q, uint32_t keys, 
   uint32_t n = 2;
   if (how->window > 0) attrs[n++] = hf_attr_int("left_window_size", how->window - 1);
   if (how->softcap > 0) attrs[n++] = hf_attr_float("softcap", how->softcap);
-  return hf_op(b, "Attention", name, in, 7, attrs, n);
+  if (b->cache_dtype == 0 || b->cache_dtype == b->dtype) return hf_op(b, "Attention", name, in, 7, attrs, n);
+  /* ONNX's takes K in Q's dtype alone. */
+  return hf_own_op(b, "Attention", name, in, 7, attrs, n);
 }
 
 uint32_t hf_activation(hf_build *b, const char *key, const char *usual, const char *name, uint32_t x) {
@@ -323,9 +346,18 @@ void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
   b->filled = hf_op2(b, "Add", "cache_filled", b->before, tokens);
 }
 
+static uint32_t last_row(hf_build *b, uint32_t x) {
+  static const int64_t first = -1, end = INT64_MAX, axis = 0;
+  const uint32_t in[4] = {x, hf_ints(b, &first, 1), hf_ints(b, &end, 1), hf_ints(b, &axis, 1)};
+  return hf_op(b, "Slice", "wanted", in, 4, NULL, 0);
+}
+
 void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words, double cap) {
   const int64_t dims[3] = {1, -1, words};
-  if (b->slots > 0) x = hf_op2(b, "Gather", "wanted", x, b->rows);
+  if (b->slots > 0)
+    x = hf_op2(b, "Gather", "wanted", x, b->rows);
+  else if (b->last_logits)
+    x = last_row(b, x);
   const uint32_t in[2] = {x, head};
   const bs_attr turned = hf_attr_int("transB", 1);
   const uint32_t all = hf_soft_cap(b, "logits_cap", hf_op(b, "Gemm", "lm_head", in, 2, &turned, 1), cap);

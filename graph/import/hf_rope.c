@@ -281,12 +281,7 @@ void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *ou
 /* The rotation of heads whose columns 2i and 2i + 1 are turned together. Its result has them as columns i and
  * i + half: what follows has the bits that it has for a folder. */
 static uint32_t turn_pairs(hf_build *b, const char *name, const uint32_t in[4]) {
-  const gmodel_node_desc desc = {
-      .op = "RotaryPairs", .domain = "blockshock", .name = name, .opset = 1, .in = in, .n_in = 4, .n_out = 1};
-  uint32_t out = GMODEL_NONE;
-  if (b->rc == BS_OK) b->rc = gmodel_computed(b->model, NULL, &out, b->err);
-  if (b->rc == BS_OK) b->rc = gmodel_node_add(b->model, &desc, &out, b->err);
-  return out;
+  return hf_own_op(b, "RotaryPairs", name, in, 4, NULL, 0);
 }
 
 uint32_t hf_rope_turn(hf_build *b, const hf_rope *rope, const char *name, uint32_t x, int64_t head) {

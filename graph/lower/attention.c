@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * attention.c - Attention (opset 23 to 25) and FlexAttention. Both become the one op `attention`, unless the
- * node asks for scores or changes them: then the products, the mask and the softmax are ops of their own. */
+ * node asks for scores or changes them: then the products, the mask and the softmax are ops of their own.
+ * Attention of the domain `blockshock` takes K and V of another dtype than Q: a cache of 16 bits. */
 #include <math.h>
 #include <string.h>
 
@@ -218,7 +219,8 @@ static void check_request(build *b, const request *r) {
   build_check(
       b, build_dim(b, r->q, 0) == build_dim(b, r->k, 0) && build_dim(b, r->q, 0) == build_dim(b, r->v, 0),
       "Q, K and V differ in batch");
-  if (build_dtype(b, r->q) != build_dtype(b, r->k) || build_dtype(b, r->q) != build_dtype(b, r->v))
+  if (build_dtype(b, r->k) != build_dtype(b, r->v) ||
+      (build_dtype(b, r->q) != build_dtype(b, r->k) && strcmp(b->node->domain, "blockshock") != 0))
     build_refuse(b, build_dtype(b, r->v), "Q, K and V of different dtypes");
   build_check(b, build_is_float(build_dtype(b, r->q)), "the operator takes floats");
   if (b->rc == BS_OK && r->scale == 0) build_refuse(b, 0, "a scale of 0");
@@ -325,6 +327,7 @@ static int32_t flex_attention(lower_ctx *c, const gmodel_node *node, bs_error *e
 const lower_rule lower_rules_attention[] = {{"Attention", 23, 0, attention, NULL},
                                             {"RotaryEmbedding", 23, 0, lower_rotary, NULL},
                                             {"RotaryPairs", 1, 0, lower_rotary, "blockshock"},
+                                            {"Attention", 1, 0, attention, "blockshock"},
                                             {"LinearAttention", 27, 0, lower_linear_attention, NULL},
                                             {"FlexAttention", 1, 0, flex_attention, "ai.onnx.preview"},
                                             {0}};

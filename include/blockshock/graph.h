@@ -108,6 +108,12 @@ typedef struct bs_graph_options {
    * (rows of [batch sequence] whose logits are wanted); the output is `logits` [rows, words]. Row i of a run
    * uses slot bs_session_slot + i. */
   int64_t slots;
+  /* Since 0.13. The dtype of the key-value cache of a folder or a GGUF file: BS_F32, BS_F16 or BS_BF16. 0:
+   * f16 of a GGUF file with quantised weights, else that of the activations. */
+  uint32_t cache_dtype;
+  /* Since 0.13. 1: without slots, `logits` of a folder or a GGUF file is that of the last token alone, [1, 1,
+   * words]. */
+  uint32_t last_logits;
 } bs_graph_options;
 
 /* A node that the library cannot serve. Strings live during the call. */

@@ -28,8 +28,10 @@ typedef struct bs_model_request {
   const char *activations;  /* likewise */
   int64_t cache_tokens;     /* for a folder with config.json; 0: the number in that file */
   int64_t slots;            /* for a folder with config.json: bs_graph_options.slots */
-  uint32_t threads;         /* 0: all processors that the process may use */
-  uint32_t seed;            /* of made inputs */
+  uint32_t cache_dtype;     /* bs_graph_options; so is last_logits */
+  uint32_t last_logits;
+  uint32_t threads; /* 0: all processors that the process may use */
+  uint32_t seed;    /* of made inputs */
   uint32_t profile;
   /* Receives progress of slow work: reading, the steps of bs_session_options.progress, a check's nodes. May
    * be NULL. */

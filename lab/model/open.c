@@ -359,8 +359,11 @@ void bs_model_warn(const bs_model_request *request, const bs_graph *g) {
 
 static int32_t open_graph(bs_context *context, const bs_model_request *request, const char *path,
                           bs_model *out, bs_error *err) {
-  const bs_graph_options options = {
-      .struct_size = sizeof options, .cache_tokens = request->cache_tokens, .slots = request->slots};
+  const bs_graph_options options = {.struct_size = sizeof options,
+                                    .cache_tokens = request->cache_tokens,
+                                    .slots = request->slots,
+                                    .cache_dtype = request->cache_dtype,
+                                    .last_logits = request->last_logits};
   return bs_model_is_builtin(path) ? bs_model_builtin(context, path, out, err)
                                    : bs_graph_open(context, path, &options, &out->graph, err);
 }

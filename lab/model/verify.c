@@ -355,7 +355,10 @@ static double written_bytes(const gmodel *m) {
 
 static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
   const gmodel *m = v->session->graph->model;
-  const bs_graph_options of = {.struct_size = sizeof of, .cache_tokens = m->cache_tokens, .layers = layers};
+  const bs_graph_options of = {.struct_size = sizeof of,
+                               .cache_tokens = m->cache_tokens,
+                               .layers = layers,
+                               .cache_dtype = m->cache_dtype};
   const char *off[GPASS_MAX];
   const bs_dim dim = {.struct_size = sizeof dim,
                       .name = m->n_symbols > 0 ? m->symbols[0] : "",

@@ -223,8 +223,26 @@ static void narrow_folder(uint32_t dtype) {
 
 /* ---- runs ------------------------------------------------------------------------------------- */
 
+/* Of the next runs; NULL, 0: as the file asks. */
+static const char *activations;
+static bs_graph_options opened = {.struct_size = (uint32_t)sizeof opened};
+/* Of the last run. */
+static uint32_t products; /* nodes of matmul_q */
+static uint64_t state_bytes;
+
+static void read_session(const bs_session *session) {
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  ok(bs_session_stats_get(session, &stats, &err), "stats");
+  state_bytes = stats.state_bytes;
+  products = 0;
+  for (uint32_t i = 0; i < bs_session_node_count(session); i++) {
+    bs_node_info node = {.struct_size = (uint32_t)sizeof node};
+    ok(bs_session_node(session, i, &node, &err), "node");
+    products += strcmp(node.op, "matmul_q") == 0;
+  }
+}
+
 /* Logits of the prompt in their dtype. */
-static const char *activations; /* of the next runs; NULL: as the file asks */
 static size_t run_model(const char *path, unsigned char *out, size_t room, uint32_t *out_dtype) {
   const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "sequence", .size = TOKENS};
   const bs_dim *const dims[1] = {&dim};
@@ -246,7 +264,7 @@ static size_t run_model(const char *path, unsigned char *out, size_t room, uint3
                    .data = (void *)(uintptr_t)prompt,
                    .bytes = sizeof prompt};
   bs_tensor logits = {.struct_size = (uint32_t)sizeof logits};
-  ok(bs_graph_open(context, path, NULL, &model, &err), path);
+  ok(bs_graph_open(context, path, &opened, &model, &err), path);
   ok(bs_session_open(context, model, &options, &session, &err), "session");
   ok(bs_session_find(session, "input_ids", &port, &err), "input_ids");
   ok(bs_session_set(session, port, &ids, &err), "set");
@@ -256,6 +274,7 @@ static size_t run_model(const char *path, unsigned char *out, size_t room, uint3
   ck_assert_uint_le(logits.bytes, room);
   memcpy(out, logits.data, (size_t)logits.bytes);
   *out_dtype = logits.dtype;
+  read_session(session);
   bs_session_close(session);
   bs_graph_close(model);
   return (size_t)logits.bytes;
@@ -288,6 +307,7 @@ START_TEST(quantised_weights_are_read) {
   make_gguf(WIDE, BS_GGUF_Q8_0);
   make_keys(WIDE, NULL);
   const char *path = gguf_make_file("model.gguf");
+  opened.cache_dtype = BS_F32;
   run_model(files_folder, (unsigned char *)folder, sizeof folder, &dtype);
   ck_assert_uint_eq(run_model(path, (unsigned char *)bytes, sizeof bytes, &dtype), sizeof bytes);
   ck_assert_uint_eq(dtype, BS_F32);
@@ -302,6 +322,53 @@ START_TEST(quantised_weights_are_read) {
   }
   const void *by_bytes = bytes, *by_floats = file;
   ck_assert(memcmp(by_bytes, by_floats, sizeof file) != 0);
+  ck_assert_uint_eq(products, 5); /* Q, K and V together, gate and up together */
+}
+END_TEST
+
+/* Beside quantised weights the cache is f16; what it rounds is seen, and is little. */
+START_TEST(the_cache_has_16_bits) {
+  float full[TOKENS * 5], narrow[TOKENS * 5];
+  uint32_t dtype = 0;
+  int rounded = 0;
+  make_gguf(WIDE, BS_GGUF_Q8_0);
+  make_keys(WIDE, NULL);
+  const char *path = gguf_make_file("model.gguf");
+  opened.cache_dtype = BS_F32;
+  run_model(path, (unsigned char *)full, sizeof full, &dtype);
+  const uint64_t bytes = state_bytes;
+  for (int i = 0; i < 3; i++) {
+    static const uint32_t dtypes[3] = {0, BS_F16, BS_BF16};
+    opened.cache_dtype = dtypes[i];
+    run_model(path, (unsigned char *)narrow, sizeof narrow, &dtype);
+    ck_assert_uint_eq(2 * state_bytes, bytes);
+    ck_assert_uint_eq(dtype, BS_F32);
+    for (int k = 0; k < TOKENS * 5; k++) {
+      rounded += narrow[k] < full[k] || narrow[k] > full[k];
+      ck_assert_msg(fabsf(narrow[k] - full[k]) < 0.01f, "number %d: %g, in f32 %g", k, (double)narrow[k],
+                    (double)full[k]);
+    }
+  }
+  ck_assert_int_gt(rounded, 0);
+  opened.cache_dtype = BS_I8;
+  bs_graph *model = NULL;
+  files_expect(&err, bs_graph_open(context, path, &opened, &model, &err), BS_INVALID_ARGUMENT, "BS-HF-CACHE",
+               "i8");
+}
+END_TEST
+
+/* The logits of the last token alone are the last row of all. */
+START_TEST(logits_of_the_last_token) {
+  float all[TOKENS * 5], last[TOKENS * 5];
+  uint32_t dtype = 0;
+  make_gguf(WIDE, BS_GGUF_Q8_0);
+  make_keys(WIDE, NULL);
+  const char *path = gguf_make_file("model.gguf");
+  run_model(path, (unsigned char *)all, sizeof all, &dtype);
+  opened.last_logits = 1;
+  ck_assert_uint_eq(run_model(path, (unsigned char *)last, sizeof last, &dtype), 5 * sizeof *last);
+  const void *want = all + (size_t)5 * (TOKENS - 1), *got = last;
+  ck_assert(memcmp(got, want, 5 * sizeof *last) == 0);
 }
 END_TEST
 
@@ -431,6 +498,8 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{a_file_has_the_bits_of_its_folder, WIDE * TYPES},
                              {quantised_weights_are_read},
+                             {the_cache_has_16_bits},
+                             {logits_of_the_last_token},
                              {factors_replace_the_scaling_rule},
                              {what_is_not_built_is_refused, TEST_COUNT(refused)},
                              {a_type_that_is_not_read_is_refused},
