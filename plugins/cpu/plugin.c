@@ -15,7 +15,8 @@ static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_STRING, "matmul", "auto", "auto|amx|packed|dnnl", NULL,
      "the matmul that serves: auto chooses by shape, the others are for comparisons"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "dnnl_library", "auto", NULL, NULL,
-     "path of oneDNN's library (>= 3), auto: look next to the plugin and in the system, off: do not use it"},
+     "path of oneDNN's library (>= 3); auto: look next to the plugin and in the system, once it is chosen or "
+     "could be faster; now: the same at the first product; off: do not use it"},
 };
 
 static int32_t param_text(const cpu_state *state, const char *name, const char **out_text, bs_error *err) {

@@ -98,7 +98,7 @@ END_TEST
  * parts. test_method_memory holds the scratchpad. */
 START_TEST(products_of_onednn) {
   static const char *const libraries[] = {
-      "dnnl_library=auto",
+      "dnnl_library=now",
 #ifdef TEST_DNNL_WITH_AMX
       "dnnl_library=" TEST_DNNL_WITH_AMX,
 #endif

@@ -102,11 +102,20 @@ static int has_isa(const cpu_dnnl_lib *lib, uint32_t isa) {
   return (lib->isa & isa) == isa;
 }
 
-static int check_types(const cpu_dnnl_lib *lib, const cpu_matmul *s, bs_op_answer *answer) {
+static int check_isa(const cpu_dnnl_lib *lib, const cpu_matmul *s, bs_op_answer *answer) {
   if (s->x_type == BS_BF16 && !has_isa(lib, dnnl_cpu_isa_avx512_core))
     return cpu_answer_no(answer, BS_REASON_ARCH, "%s: bf16 needs AVX-512 here", lib->text);
   if (s->x_type == BS_F16 && !has_isa(lib, dnnl_cpu_isa_avx512_core_fp16))
     return cpu_answer_no(answer, BS_REASON_ARCH, "%s: f16 needs AVX512-FP16", lib->text);
+  return 1;
+}
+
+/* What no oneDNN is asked to do. */
+static int check_types(const bs_op_query *query, const cpu_matmul *s, bs_op_answer *answer) {
+  if ((query->flags & BS_QUERY_TOKENWISE) != 0)
+    return cpu_answer_no(answer, BS_REASON_DISABLED, "oneDNN chooses its blocks by the number of tokens");
+  if (query->workspace_limit != 0)
+    return cpu_answer_no(answer, BS_REASON_WORKSPACE, "oneDNN keeps no limit of workspace");
   if (s->y_type != BS_F32 && s->y_type != s->x_type)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "Y must be f32 or X's dtype");
   if (s->bias_type != 0 && s->bias_type != BS_F32 && s->bias_type != s->x_type)
@@ -152,27 +161,38 @@ static uint32_t score_of(const cpu_state *state, const cpu_dnnl_lib *lib, const 
   return has_isa(lib, dnnl_cpu_isa_avx512_core) && s->B > MANY ? 700 : 500;
 }
 
-/* The whole answer of supports, which prepare asks too: what was refused must not run. */
-void cpu_dnnl_judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *out_shape,
+/* score_of gives 500 whatever the library is, and "packed" serves with more. So the library stays closed
+ * until it is chosen by name: opened, it is 14 MB of a process's memory and 23 ms. */
+static int own_kernels_lead(const cpu_state *state, const cpu_matmul *s) {
+  return s->x_type == BS_F32 && s->weight_type == BS_F32 && s->y_type == BS_F32 && s->B <= MANY &&
+         strcmp(state->matmul, "auto") == 0 && cpu_dnnl_is_auto(state->dnnl);
+}
+
+static void answer_unopened(bs_op_answer *answer) {
+  char text[80];
+  snprintf(text, sizeof text, "oneDNN, headers %d.%d: opened when it is chosen", DNNL_VERSION_MAJOR,
+           DNNL_VERSION_MINOR);
+  cpu_answer_yes(answer, 500, BS_TOL_ACC_F32, "dnnl", text);
+  answer->level = BS_LEVEL_UNKNOWN;
+}
+
+/* The whole answer, which prepare asks: what was refused must not run. */
+void cpu_dnnl_judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *out_shape, int may_wait,
                     bs_op_answer *answer) {
   char algo[48];
   answer->level = BS_LEVEL_NO;
   if (!cpu_matmul_allowed(state, "dnnl", answer)) return;
   if (!cpu_matmul_read(query, out_shape, answer) || !check_shape(out_shape, answer)) return;
+  if (may_wait && own_kernels_lead(state, out_shape)) {
+    if (check_types(query, out_shape, answer)) answer_unopened(answer);
+    return;
+  }
   const cpu_dnnl_lib *lib = cpu_dnnl_open(state->dnnl);
   if (!lib->usable) {
     cpu_answer_no(answer, lib->disabled ? BS_REASON_DISABLED : BS_REASON_LIB_VERSION, "%s", lib->text);
     return;
   }
-  if ((query->flags & BS_QUERY_TOKENWISE) != 0) {
-    cpu_answer_no(answer, BS_REASON_DISABLED, "%s chooses its blocks by the number of tokens", lib->text);
-    return;
-  }
-  if (!check_types(lib, out_shape, answer)) return;
-  if (query->workspace_limit != 0) {
-    cpu_answer_no(answer, BS_REASON_WORKSPACE, "%s keeps no limit of workspace", lib->text);
-    return;
-  }
+  if (!check_types(query, out_shape, answer) || !check_isa(lib, out_shape, answer)) return;
   if (!ask_library(lib, out_shape, DNNL_RUNTIME_DIM_VAL, answer, algo, sizeof algo)) return;
   if (out_shape->B > 0 && !ask_library(lib, out_shape, out_shape->B, answer, algo, sizeof algo)) return;
   cpu_answer_yes(answer, score_of(state, lib, out_shape), BS_TOL_ACC_F32, algo, lib->text);

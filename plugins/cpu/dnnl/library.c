@@ -13,7 +13,7 @@
 struct cpu_dnnl {
   pthread_mutex_t mutex;
   int looked;
-  char *wanted; /* "auto", "off" or a path */
+  char *wanted; /* "auto", "now", "off" or a path */
   cpu_dnnl_lib lib;
 };
 
@@ -94,7 +94,7 @@ static void *open_library(const char *wanted, char *why, size_t size) {
   char beside[PATH_MAX];
   const char *places[4] = {NULL, NULL, NULL, NULL};
   size_t count = 0;
-  if (strcmp(wanted, "auto") != 0) {
+  if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "now") != 0) {
     places[count++] = wanted;
   } else {
     beside_plugin(beside, sizeof beside);
@@ -186,9 +186,14 @@ const cpu_dnnl_lib *cpu_dnnl_open(cpu_dnnl *dnnl) {
   return &dnnl->lib;
 }
 
+int cpu_dnnl_is_auto(const cpu_dnnl *dnnl) {
+  return strcmp(dnnl->wanted, "auto") == 0;
+}
+
 void cpu_dnnl_text(cpu_dnnl *dnnl, char *out_text, size_t size) {
   pthread_mutex_lock(&dnnl->mutex);
-  snprintf(out_text, size, "%s", dnnl->looked ? dnnl->lib.text : "oneDNN opens at the first matmul");
+  snprintf(out_text, size, "%s",
+           dnnl->looked ? dnnl->lib.text : "oneDNN opens when it is chosen or could be faster");
   pthread_mutex_unlock(&dnnl->mutex);
 }
 

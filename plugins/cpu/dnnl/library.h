@@ -56,6 +56,9 @@ typedef struct cpu_dnnl_lib {
 /* Opens the library in the first call (23 ms), then returns the result; thread-safe, never NULL. */
 const cpu_dnnl_lib *cpu_dnnl_open(cpu_dnnl *dnnl);
 
+/* 1: it is opened when it is chosen, or could be faster. */
+int cpu_dnnl_is_auto(const cpu_dnnl *dnnl);
+
 /* Sets this thread's OpenMP width to 1 between the two calls. Each member of the team computes its own slice,
  * so oneDNN must not wake threads in addition to the team. */
 static inline int cpu_dnnl_alone(const cpu_dnnl_lib *lib) {

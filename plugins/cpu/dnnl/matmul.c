@@ -74,7 +74,7 @@ static int32_t fail_dnnl(bs_error *err, dnnl_status_t status, const char *what) 
 
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   cpu_matmul shape;
-  cpu_dnnl_judge(opaque, query, &shape, answer);
+  cpu_dnnl_judge(opaque, query, &shape, 1, answer);
   return BS_OK;
 }
 
@@ -447,7 +447,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   plan->kernels = &state->kernels;
   plan->w = packed;
   plan->width = exec->width > 0 ? exec->width : 1;
-  cpu_dnnl_judge(state, query, &plan->shape, &answer);
+  cpu_dnnl_judge(state, query, &plan->shape, 0, &answer);
   const cpu_matmul *shape = &plan->shape;
   int32_t rc = answer.level == BS_LEVEL_NO
                    ? bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text)
