@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * model_bench.c - `bsrun model bench MODEL`: how long a model's runs take. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
@@ -19,11 +21,14 @@ static const args_option model_bench_options[] = {
     {OPT_FORCE, "time nodes that the backend lacks on ref; default: they are an error", 0},
     {OPT_SHOW, NULL, 0},
     {OPT_SHOW_NODES, "each node's time, in runs of their own; of two rows: the nodes of decode", 0},
+    {OPT_PEER, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
+    {OPT_WITH, NULL, 0},
+    MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
@@ -61,8 +66,20 @@ static const bs_field node_fields[] = {{"index", "node", BS_FIELD_RIGHT, 0},
                                        {"share", "share", BS_FIELD_RIGHT, 3},
                                        {"gflops", "GFLOP/s", BS_FIELD_RIGHT, 4},
                                        {"origin", "of the model's", 0, 0}};
+static const bs_field peer_fields[] = {{"work", "", 0, 0},
+                                       {"name", "peer", 0, 0},
+                                       {"ours_s", "ours, s", BS_FIELD_RIGHT, 4},
+                                       {"median_s", "peer, s", BS_FIELD_RIGHT, 4},
+                                       {"speedup", "peer / ours", BS_FIELD_RIGHT, 4},
+                                       {"low", "95 % from", BS_FIELD_RIGHT, 4},
+                                       {"high", "to", BS_FIELD_RIGHT, 4},
+                                       {"word", "we are", 0, 0},
+                                       {"share", "of the read limit", BS_FIELD_RIGHT, 3},
+                                       {"apart", "outputs apart", BS_FIELD_RIGHT, 2},
+                                       {"version", "version", BS_FIELD_WIDE, 0}};
 enum {
   N_FIELDS = sizeof fields / sizeof fields[0],
+  N_PEER_FIELDS = sizeof peer_fields / sizeof peer_fields[0],
   N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0],
   SLOWEST = 10
 };
@@ -93,12 +110,36 @@ static void print_unclear(const json_t *rows) {
   }
 }
 
+/* The rows beside a peer: its time over ours. */
+static int32_t print_peer(int format, const json_t *rows, bs_error *err) {
+  json_t *table = json_array();
+  const json_t *row;
+  size_t i;
+  json_array_foreach(rows, i, row) {
+    const json_t *peer = json_object_get(row, "peer");
+    json_t *line = peer != NULL ? json_copy((json_t *)(uintptr_t)peer) : NULL;
+    if (line == NULL) continue;
+    json_object_set(line, "work", json_object_get(row, "work"));
+    json_object_set(line, "ours_s", json_object_get(row, "median_s"));
+    json_object_set(line, "share", json_object_get(json_object_get(row, "read"), "share"));
+    json_array_append_new(table, line);
+  }
+  int32_t rc = BS_OK;
+  if (json_array_size(table) > 0) {
+    bs_print(stdout, "\n");
+    rc = bs_report_print(stdout, format, peer_fields, N_PEER_FIELDS, table, err);
+  }
+  json_decref(table);
+  return rc;
+}
+
 static int32_t print_result(int format, const json_t *result, bs_error *err) {
   const json_t *nodes = json_object_get(result, "profile");
   const char *work = json_string_value(json_object_get(result, "profile_work"));
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
-  const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, json_object_get(result, "rows"), err);
+  int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, json_object_get(result, "rows"), err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+  if (rc == BS_OK && readable) rc = print_peer(format, json_object_get(result, "rows"), err);
   if (rc == BS_OK && readable) print_unclear(json_object_get(result, "rows"));
   return rc == BS_OK && readable && nodes != NULL ? print_profile(format, work, nodes, err) : rc;
 }
@@ -121,11 +162,39 @@ static void tell_of(const args *a, const json_t *result) {
   }
 }
 
+typedef struct peer_words {
+  bs_model_peer_how how;
+  char name[64], program[PATH_MAX];
+} peer_words;
+
+/* NAME, or NAME:MODEL. A name without a slash is a program that scripts/peers made. */
+static int32_t read_peer(const args *a, peer_words *out, bs_model_bench *how, bs_error *err) {
+  const char *text = args_value(a, "peer"), *folder = getenv("BS_PEERS_DIR");
+  if (text == NULL) return BS_OK;
+  const char *colon = strchr(text, ':');
+  const int size = (int)(colon != NULL ? (size_t)(colon - text) : strlen(text));
+  const int is_path = memchr(text, '/', (size_t)size) != NULL;
+  snprintf(out->name, sizeof out->name, "%.*s", size, text);
+  snprintf(out->program, sizeof out->program, "%.2000s%s%.*s", is_path || folder == NULL ? "" : folder,
+           is_path ? "" : "/models/", size, text);
+  if (size == 0 || access(out->program, X_OK) != 0) {
+    bs_error_set(err, BS_UNAVAILABLE, "BS-MODEL-PEER", "there is no peer '%.60s': no program %.200s",
+                 out->name, out->program);
+    bs_error_hint(err, "scripts/peers DIR makes llama, onnxruntime and openvino; then set BS_PEERS_DIR=DIR");
+    return BS_UNAVAILABLE;
+  }
+  out->how = (bs_model_peer_how){
+      .program = out->program, .name = out->name, .model = colon != NULL ? colon + 1 : NULL};
+  how->peer = &out->how;
+  return BS_OK;
+}
+
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
   bs_model_bench how = {.seconds = 2,
                         .allow_fallback = (uint32_t)args_has(a, "force"),
                         .profile = (uint32_t)args_has(a, "nodes")};
+  peer_words peer = {.how = {NULL, NULL, NULL}};
   json_t *result = NULL;
   char *folder = NULL;
   bs_load before;
@@ -135,7 +204,10 @@ static int32_t bench(const args *a, bs_error *err) {
   bsrun_interruptible("nothing is kept; --seconds S takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = args_real(a, "seconds", 0.01, 86400, how.seconds, &how.seconds, err);
-  if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
+  if (rc == BS_OK) rc = read_peer(a, &peer, &how, err);
+  if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
+  asked.request.last_logits = 1; /* what a generator asks for */
+  if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
   how.progress = asked.request.progress;
   how.user = asked.request.progress_user;
   if (rc == BS_OK) rc = bs_model_bench_run(asked.context, &asked.request, &asked.model, &how, &result, err);

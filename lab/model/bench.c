@@ -15,10 +15,14 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/sampler.h"
 #include "lab/model/bench.h"
+#include "lab/model/bench_memory.h"
 #include "lab/model/inputs.h"
 #include "lab/stop.h"
 
 enum { SAMPLES = 200, LEAST_SAMPLES = 5 };
+/* How far a peer's outputs may be from ours (peer.h): of floats, of quantised weights with X in bytes, which
+ * runtimes round differently, and of a model of the peer's own. */
+static const double APART = 1e-3, APART_QUANTISED = 0.05, APART_OTHER = 0.2;
 static const double LONGEST_SAMPLE = 0.05, SHORTEST_SAMPLE = 2e-3, WARM_SECONDS = 2, PROFILE_SECONDS = 1;
 
 typedef struct benching {
@@ -32,6 +36,9 @@ typedef struct benching {
   int64_t before;             /* tokens in the cache before each run */
   const int64_t *ids;         /* of the prompt; the model has them */
   bs_session_stats told;      /* statistics of the session after the previous rows */
+  bs_model_peer *peer;        /* NULL: none */
+  double apart;               /* of its outputs from ours */
+  uint64_t arena;             /* the largest of a row */
   json_t *rows;
 } benching;
 
@@ -104,6 +111,7 @@ static int add_seconds(benching *b, json_t *row) {
   const bs_session_stats last = b->told;
   if (bs_session_stats_get(b->model->session, &t, NULL) != BS_OK) return -1;
   b->told = t;
+  if (t.arena_bytes > b->arena) b->arena = t.arena_bytes;
   json_t *seconds =
       json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "load_s", t.load_s, "lower_s", t.lower_s - last.lower_s,
                 "pass_s", t.pass_s - last.pass_s, "plan_s", t.plan_s - last.plan_s, "pack_s",
@@ -111,6 +119,16 @@ static int add_seconds(benching *b, json_t *row) {
   const int bad = seconds == NULL || json_object_update(row, seconds) != 0;
   json_decref(seconds);
   return bad ? -1 : 0;
+}
+
+/* The peer's arm beside ours. */
+static json_t *peer_json(const benching *b, const bs_sampled *s) {
+  json_t *peer = bs_sampling_comparison_json(s, 1);
+  json_object_set_new(peer, "name", json_string(b->asked->peer->name));
+  json_object_set_new(peer, "version", json_string(bs_model_peer_version(b->peer)));
+  json_object_set_new(peer, "median_s", json_real(s->arm[1].look.p50));
+  json_object_set_new(peer, "apart", json_real(b->apart));
+  return peer;
 }
 
 static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
@@ -138,6 +156,7 @@ static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
         json_object_set_new(row, "unclear",
                             unclear ? json_string(bs_unclear_name(BS_UNCLEAR_DISTURBED)) : json_null()) != 0;
   if (!bad && b->tokens > 0) bad = json_object_set_new(row, "tokens", json_integer(b->tokens)) != 0;
+  if (!bad && b->peer != NULL) bad = json_object_set_new(row, "peer", peer_json(b, s)) != 0;
   json_decref(stats);
   json_decref(pairs);
   if (!bad && json_array_append_new(b->rows, row) == 0) return BS_OK;
@@ -168,10 +187,12 @@ static int32_t refuse_fallback(const benching *b, bs_error *err) {
 
 static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t before, bs_error *err) {
   const bs_sampler_host host = {.user = b, .disturb = bs_disturb_host, .progress = tell};
-  const bs_sampler_arm arm = {.name = work,
-                              .user = b,
-                              .batch = take_sample,
-                              .threads = bs_host_threads(b->context, b->backend, 1, b->threads)};
+  const uint32_t threads = bs_host_threads(b->context, b->backend, 1, b->threads);
+  bs_sampler_arm arms[2] = {{.name = work, .user = b, .batch = take_sample, .threads = threads}};
+  if (b->peer != NULL) {
+    bs_model_peer_work(b->peer, work);
+    arms[1] = bs_model_peer_arm(b->peer, threads);
+  }
   bs_sampler_options o;
   bs_sampled *s = NULL;
   b->work = work;
@@ -185,10 +206,33 @@ static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t 
   o.keep_stopped = 1;
   int32_t rc = bs_stop_check(err);
   if (rc == BS_OK) rc = refuse_fallback(b, err);
-  if (rc == BS_OK) rc = bs_sampler_run(&o, &host, &arm, 1, &s, err);
+  if (rc == BS_OK) rc = bs_sampler_run(&o, &host, arms, b->peer != NULL ? 2 : 1, &s, err);
   if (rc == BS_OK) rc = add_row(b, s, err);
   bs_sampling_free(s);
   return rc;
+}
+
+static double allowed_apart(const benching *b) {
+  bs_node_info node = {.struct_size = sizeof node};
+  if (b->asked->peer->model != NULL) return APART_OTHER;
+  for (uint32_t i = 0; i < bs_session_node_count(b->model->session); i++)
+    if (bs_session_node(b->model->session, i, &node, NULL) == BS_OK && strcmp(node.op, "matmul_q") == 0)
+      return APART_QUANTISED;
+  return APART;
+}
+
+/* Starts the peer, and compares its outputs with those of one run of ours. */
+static int32_t open_peer(benching *b, int64_t tokens, int64_t cache_tokens, bs_error *err) {
+  if (b->asked->peer == NULL) return BS_OK;
+  tell(b, "peer", 0, 0);
+  b->tokens = tokens;
+  b->before = 0;
+  bs_graph_info info = {.struct_size = sizeof info};
+  int32_t rc = bs_graph_info_get(b->model->graph, &info, err);
+  if (rc == BS_OK)
+    rc = bs_model_peer_open(b->asked->peer, b->model, info.path, b->threads, cache_tokens, &b->peer, err);
+  if (rc == BS_OK) rc = run_once(b, b->model->session, err);
+  return rc == BS_OK ? bs_model_peer_compare(b->peer, b->model, allowed_apart(b), &b->apart, err) : rc;
 }
 
 /* ---- models with a key-value cache ------------------------------------------------------------ */
@@ -228,6 +272,7 @@ static int32_t bench_tokens(bs_context *context, benching *b, int64_t limit, bs_
   if (rc == BS_OK) rc = bs_model_set_inputs(b->request, b->model, err);
   if (rc == BS_OK) ids = b->ids = b->model->n_inputs > 0 ? b->model->files[0].data : b->model->made[0];
   if (rc == BS_OK) rc = set_ids(b, symbol, ids, n, err);
+  if (rc == BS_OK) rc = open_peer(b, n, limit, err);
   if (rc == BS_OK) rc = bench_one(b, "prefill", n, 0, err);
   if (rc == BS_OK) rc = set_ids(b, symbol, ids, 1, err);
   if (rc == BS_OK) rc = bench_one(b, "decode", 1, n, err);
@@ -303,6 +348,7 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
 static int32_t bench_plain(bs_context *context, benching *b, bs_error *err) {
   int32_t rc = bs_model_start(context, b->request, b->model, err);
   if (rc == BS_OK) rc = bs_model_set_inputs(b->request, b->model, err);
+  if (rc == BS_OK) rc = open_peer(b, 0, 0, err);
   if (rc == BS_OK) rc = bench_one(b, "run", 0, 0, err);
   return bs_model_blame_input(b->request, b->model, rc, err);
 }
@@ -332,6 +378,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     rc = info.cache_tokens > 0 ? bench_tokens(context, &b, info.cache_tokens, err)
                                : bench_plain(context, &b, err);
   bs_load_now(&after);
+  json_t *memory = bs_model_bench_memory(model, b.arena, b.before, info.cache_tokens);
   if (bs_stop_asked() != 0 && json_array_size(b.rows) > 0) rc = BS_OK; /* the rows until then */
   if (rc == BS_OK && asked->profile && bs_stop_asked() == 0) rc = profile(context, &b, &nodes, err);
   if (rc == BS_OK)
@@ -346,11 +393,15 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     json_object_set_new(*out, "made_hash", json_string(hash));
   }
   if (*out != NULL && model->tuned != NULL) json_object_set(*out, "tuned", model->tuned);
+  if (*out != NULL) json_object_set_new(*out, "memory", memory);
+  if (*out != NULL && b.peer != NULL && info.cache_tokens > 0)
+    rc = bs_model_bench_read(model, b.before, info.cache_tokens, b.threads, json_array_get(b.rows, 1), err);
   if (*out != NULL && nodes != NULL) {
     json_object_set(*out, "profile", nodes);
     json_object_set_new(*out, "profile_work", json_string(b.work));
   }
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "the rows");
+  bs_model_peer_close(b.peer);
   json_decref(nodes);
   json_decref(b.rows);
   return rc;

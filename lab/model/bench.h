@@ -3,14 +3,16 @@
 #ifndef BS_LAB_MODEL_BENCH_H
 #define BS_LAB_MODEL_BENCH_H
 #include "lab/model/model.h"
+#include "lab/model/peer.h"
 #include "lab/progress.h"
 
 typedef struct bs_model_bench {
   double seconds;          /* of samples of each row, once 5 are there; the warm-up takes as long at most */
   uint32_t allow_fallback; /* nodes that ref serves for the backend are timed; else they are an error */
   uint32_t profile;        /* the nodes' times too, of runs of their own */
-  const struct bs_load *before; /* of the machine before the model was opened; NULL: of the call */
-  bs_progress_fn progress;      /* may be NULL */
+  const bs_model_peer_how *peer; /* timed in turns with ours; NULL: none */
+  const struct bs_load *before;  /* of the machine before the model was opened; NULL: of the call */
+  bs_progress_fn progress;       /* may be NULL */
   void *user;
 } bs_model_bench;
 
@@ -23,8 +25,10 @@ typedef struct bs_model_bench {
  * tokens_per_s, low_s, high_s (95 % of the median), first_s, load_s (of the model), lower_s, pass_s, plan_s,
  * pack_s, prepare_s (of the binding for this row), and the fields of an arm and of pairs in docs/runs.md}],
  * conditions (bs_load_json), stats, profile: [{op, serves, origin, shape, each_s, share, gflops, ..}],
- * profile_work: the row whose nodes these are (decode, if there are two rows)}. BS_UNSUPPORTED,
- * BS-MODEL-FALLBACK: ref serves a node. */
+ * profile_work: the row whose nodes these are (decode, if there are two rows), memory (bench_memory.h)}. With
+ * a peer each row has `peer`: {name, version, median_s, apart, speedup (its time over ours), low, high,
+ * word}, the row decode also `read`: {bytes (weights and cache that a token reads), limit_Bps, share}.
+ * BS_UNSUPPORTED, BS-MODEL-FALLBACK: ref serves a node. The errors of a peer: peer.h. */
 int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request, bs_model *model,
                            const bs_model_bench *asked, json_t **out, bs_error *err);
 /* FLOPs and bytes of one run of a session, as it is bound. */
