@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHELL := /bin/bash
-.PHONY: help setup configure build everything run test check verify bench bench-sim answer gpu-bundle docs deb install uninstall format lint clean
+.PHONY: help setup configure build everything run test check verify bench bench-models bench-sim answer gpu-bundle docs deb install uninstall format lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,8 @@ help:
 	@echo 'make verify   the same checks with the big counts; writes docs/verify/'
 	@echo 'make bench    benchmarks against the peers, about an hour; prints Markdown tables (docs/performance.md)'
 	@echo '              ISA=avx2 or all, CHOICE=measured, SKIP=grid,build, ONLY=matmul, QUICK=1, BS_PEERS_DIR=folder'
+	@echo 'make bench-models   language models and MiniLM beside llama.cpp, ONNX Runtime and OpenVINO (BS_PEERS_DIR=folder, which'
+	@echo '              scripts/peers fills); writes docs/data/DATE-models.jsonl and the tables of docs/performance.md'
 	@echo 'make bench-sim   messages a second and memory of the simulator, beside other simulators'
 	@echo 'make answer   docs/answer.md and its chart: blockshock beside the other methods and dense, measured here in minutes'
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
@@ -65,6 +67,13 @@ verify: everything
 
 bench: everything
 	@bench/run $(BUILD) $(if $(QUICK),--quick) $(if $(ISA),--isa $(ISA)) $(if $(CHOICE),--choice $(CHOICE)) $(if $(ONLY),--only $(ONLY)) $(if $(SKIP),--skip $(SKIP))
+
+BS_PEERS_DIR ?= $(CURDIR)/.deps/peers
+TODAY := $(shell date -u +%Y-%m-%d)
+bench-models: everything
+	@scripts/peers $(BS_PEERS_DIR)
+	@BS_PEERS_DIR=$(BS_PEERS_DIR) bench/run $(BUILD) --only models $(if $(QUICK),--quick) | tee $(BUILD)/bench-models.md
+	@$(if $(QUICK),,scripts/perf-tables --read $(BUILD)/bench-models.md $(TODAY) > docs/data/$(TODAY)-models.jsonl && scripts/perf-tables --write)
 
 bench-sim: everything
 	@$(BUILD)/bench/bench_sim
