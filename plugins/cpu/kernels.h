@@ -70,14 +70,6 @@ typedef struct cpu_amx_room {
   _Alignas(64) uint8_t bytes[8256];
 } cpu_amx_room;
 
-/* begin sets this thread's tiles: `rows` tokens of a group, 1 .. 16, and `columns` of a step, 1 .. 32 (an odd
- * number reads a last pair, whose second of x is zero). product computes with them, end gives them back. */
-typedef struct cpu_amx {
-  void (*begin)(void *room, int32_t rows, int32_t columns);
-  void (*product)(void *room, const cpu_amx_block *block);
-  void (*end)(void *room);
-} cpu_amx;
-
 /* The product of a few tokens with a panel of int16: c[t * ldc + j] = (add ? c : 0) + sum of the products of
  * column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i], modulo 2^32. */
 typedef struct cpu_pairs {
@@ -95,6 +87,7 @@ typedef struct cpu_pairs {
 
 #define CPU_QUANT_UNIT 16   /* columns: codes of a unit of a panel lie side by side */
 #define CPU_QUANT_BLOCK 256 /* columns of a block */
+#define CPU_QUANT_ROOM 5120 /* floats of a block as `wide` widens it */
 
 /* Where the parts of a panel lie. A panel is one stream: blocks of CPU_QUANT_BLOCK columns, in a block the
  * arrays of its groups and spans, [..][16], then its codes. A row form (one scale a row) has its arrays once,
@@ -124,14 +117,16 @@ typedef struct cpu_quant_tile {
   int64_t sums_ld;
   const float *scales; /* of x, by link */
   int64_t scales_ld;
-  const float *floats; /* X as it is */
-  int64_t floats_ld;
-  const float *float_sums; /* of it, by group; with lows */
+  const float *floats; /* X as it is; for `wide` by blocks of CPU_QUANT_BLOCK columns, rows CPU_X_LD apart */
+  int64_t floats_ld, floats_block; /* floats between rows; between blocks */
+  const float *float_sums;         /* of it, by group; with lows */
   int64_t float_sums_ld;
   float *c;
   int64_t ldc;
+  float *room; /* CPU_QUANT_ROOM floats, for `wide` */
   int64_t piece, link;
   int32_t tokens, panels;
+  int32_t ahead; /* 1: of one token, codes are asked for 4 KiB ahead */
 } cpu_quant_tile;
 
 /* c[t * ldc + 16 p + j] = the sum of code x over `columns`, a multiple of 16, modulo 2^32. */
@@ -143,18 +138,35 @@ typedef struct cpu_quant_whole {
   int32_t *c;
   int64_t ldc;
   int64_t columns;
-  int32_t tokens, panels, bits;
+  int32_t tokens, panels, bits, ahead;
 } cpu_quant_whole;
 
 typedef struct cpu_quant_fns {
   const char *name;
+  /* The sums of x by piece; zeros follow the columns, up to a multiple of 64 and 64 more. */
+  void (*sums)(const int8_t *x, int64_t columns, int64_t piece, int32_t *out);
   void (*bytes)(const cpu_quant_tile *tile);
+  int32_t few; /* tokens of X as it is up to which `floats` takes them, above it `wide` */
   void (*floats)(const cpu_quant_tile *tile);
+  void (*wide)(const cpu_quant_tile *tile);
   void (*whole)(const cpu_quant_whole *tile);
   /* 16 sums of a row form and a link of all columns to f32: by the scales of w and x, then with lows. */
   void (*finish)(const cpu_quant_form *form, const uint8_t *panel, const int32_t *sums, int32_t x_sum,
                  float x_scale, float *c);
 } cpu_quant_fns;
+
+/* ---- AMX -------------------------------------------------------------------------------------- */
+
+/* begin sets this thread's tiles: `rows` tokens of a group, 1 .. 16, and `columns` of a step, 1 .. 32 (an odd
+ * number reads a last pair, whose second of x is zero). product computes with them, end gives them back. */
+#define CPU_AMX_WHOLE 16
+
+typedef struct cpu_amx {
+  void (*begin)(void *room, int32_t rows, int32_t columns);
+  void (*product)(void *room, const cpu_amx_block *block);
+  void (*end)(void *room);
+  void (*whole)(const cpu_quant_whole *tile); /* codes of 8 bits, CPU_AMX_WHOLE tokens and more */
+} cpu_amx;
 
 /* ---- 2:4 weights (isa/sparse.h) -----------------------------------------------------------------
  *

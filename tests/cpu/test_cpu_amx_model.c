@@ -117,6 +117,10 @@ static void multiply_i8(void) {
   amx_dpi8(C, A, B);
 }
 
+static void multiply_i8u8(void) {
+  amx_dpi8u8(C, A, B);
+}
+
 /* Every number of rows and of outputs with each number of pairs, each in two or three of the kinds. */
 START_TEST(bf16_by_pairs) {
   state = 88172645463325252u + (uint64_t)_i;
@@ -159,12 +163,14 @@ START_TEST(bytes_that_wrap) {
     }
     for (int k = 0; k < 256; k++) before[k / 16][k % 16] = i % 2 ? (uint32_t)INT32_MAX : draw();
     memcpy(c, before, sizeof c);
-    product(multiply_i8, a, b, c, rows, outputs, bytes);
+    product(i / 2 % 2 ? multiply_i8u8 : multiply_i8, a, b, c, rows, outputs, bytes);
     for (int k = 0; k < 256; k++) {
       const int m = k / 16, n = k % 16;
       int64_t want = before[m][n];
-      for (int j = 0; m < rows && n < outputs && j < bytes; j++)
-        want += (int64_t)a[m][j] * b[j / 4][4 * n + j % 4];
+      for (int j = 0; m < rows && n < outputs && j < bytes; j++) {
+        const int8_t w = b[j / 4][4 * n + j % 4];
+        want += (int64_t)a[m][j] * (i / 2 % 2 ? (uint8_t)w : w);
+      }
       if (c[m][n] != (uint32_t)(uint64_t)want)
         ck_abort_msg("%d x %d x %d bytes, [%d,%d]: %u, want %lld", rows, outputs, bytes, m, n, c[m][n],
                      (long long)want);

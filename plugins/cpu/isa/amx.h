@@ -10,7 +10,8 @@
  *
  * The bits of amx_dpbf16: for every output two chains of fused multiply-adds in fp32, each from zero, upwards
  * in k, one of the even and one of the odd columns; then c + (even + odd). Subnormal inputs count as zero,
- * and each subnormal result becomes zero. The integer forms add in 32 bits, and wrap around. */
+ * and each subnormal result becomes zero. The integer forms add in 32 bits, and wrap around:
+ * amx_dpi8 of bytes with a sign, amx_dpi8u8 where those of B have none. */
 #ifndef BS_PLUGINS_CPU_ISA_AMX_H
 #define BS_PLUGINS_CPU_ISA_AMX_H
 
@@ -42,6 +43,7 @@ typedef struct amx_shapes {
 #define amx_store(tile, to, step) _tile_stored(tile, to, step)
 #define amx_dpbf16(c, a, b) _tile_dpbf16ps(c, a, b)
 #define amx_dpi8(c, a, b) _tile_dpbssd(c, a, b)
+#define amx_dpi8u8(c, a, b) _tile_dpbsud(c, a, b)
 
 #else
 
@@ -123,14 +125,17 @@ static inline void amx_model_dpbf16(amx_tiles *now, int c, int a, int b) {
   }
 }
 
-static inline void amx_model_dpi8(amx_tiles *now, int c, int a, int b) {
+/* The bytes of A have a sign; sign: those of B, too. */
+static inline void amx_model_bytes(amx_tiles *now, int c, int a, int b, int sign) {
   const amx_shapes *s = &now->shapes;
   for (int m = 0; m < s->rows[c]; m++)
     for (int n = 0; n < s->bytes[c] / 4; n++) {
       uint32_t v;
       memcpy(&v, &now->t[c][m][4 * n], sizeof v);
-      for (int k = 0; k < s->bytes[a]; k++)
-        v += (uint32_t)((int8_t)now->t[a][m][k] * (int8_t)now->t[b][k / 4][4 * n + k % 4]);
+      for (int k = 0; k < s->bytes[a]; k++) {
+        const uint8_t w = now->t[b][k / 4][4 * n + k % 4];
+        v += (uint32_t)((int8_t)now->t[a][m][k] * (sign ? (int8_t)w : w));
+      }
       memcpy(&now->t[c][m][4 * n], &v, sizeof v);
     }
 }
@@ -141,7 +146,8 @@ static inline void amx_model_dpi8(amx_tiles *now, int c, int a, int b) {
 #define amx_load(tile, from, step) amx_model_load(room, tile, from, step)
 #define amx_store(tile, to, step) amx_model_store(room, tile, to, step)
 #define amx_dpbf16(c, a, b) amx_model_dpbf16(room, c, a, b)
-#define amx_dpi8(c, a, b) amx_model_dpi8(room, c, a, b)
+#define amx_dpi8(c, a, b) amx_model_bytes(room, c, a, b, 1)
+#define amx_dpi8u8(c, a, b) amx_model_bytes(room, c, a, b, 0)
 
 #endif
 #endif

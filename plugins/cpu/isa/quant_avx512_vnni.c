@@ -4,6 +4,6 @@
  * four products of bytes. */
 #include "vec_avx512.h"
 
-#include "quant_dot.h"
+#include "quant_wide.h"
 
 const cpu_quant_fns cpu_quant_avx512_vnni = Q_TABLE("avx512_vnni", q_whole);

@@ -49,15 +49,15 @@ INLINE qi q_four(const int8_t *x) {
   return qi_set1(v);
 }
 
-/* sums[t][p][v] += the products of `units` units. */
+/* sums[t][p][v] += the products of `units` units. ahead: codes are asked for ahead. */
 INLINE void q_units(const int bits, const int T, const int P, const uint8_t *const *codes, const int8_t *x,
-                    int64_t x_ld, int64_t units, qi *sums) {
+                    int64_t x_ld, int64_t units, int ahead, qi *sums) {
   for (int64_t u = 0; u < units; u++) {
     const int64_t at = u * Q_UNIT_BYTES(bits);
     qi quads[Q_PANELS * Q_VECS][4];
     UNROLL for (int p = 0; p < P; p++) {
       UNROLL for (int v = 0; v < Q_VECS; v++) q_quads(bits, codes[p] + at, v, quads[p * Q_VECS + v]);
-      if (T == 1) {
+      if (T == 1 && ahead) {
         UNROLL for (int i = 0; i < bits / 2; i++) __builtin_prefetch(codes[p] + at + Q_AHEAD + 64 * i, 0, 3);
       }
     }
@@ -76,6 +76,31 @@ INLINE int64_t q_panel(int64_t panels, int64_t p) {
   return p < panels ? p : panels - 1;
 }
 
+/* Where tile after tile lies: panels p0, p0 + apart, .. For one token that is a panel of each quarter: then
+ * every stream of codes is long, which the processors' own prefetchers need. */
+typedef struct q_walk {
+  int64_t p0, apart, panels; /* that a tile takes */
+} q_walk;
+
+INLINE int64_t q_walk_tiles(int64_t tokens, int64_t wide, int64_t panels) {
+  return tokens > 1 ? (panels + wide - 1) / wide : panels / wide + panels % wide;
+}
+
+/* Tile number i of q_walk_tiles. Of one token the panels that are left have tiles of their own. */
+INLINE q_walk q_walk_at(int64_t tokens, int64_t wide, int64_t panels, int64_t i) {
+  const int64_t quarter = panels / wide;
+  if (tokens > 1) return (q_walk){i * wide, 1, wide};
+  if (i < quarter) return (q_walk){i, quarter, wide};
+  return (q_walk){quarter * wide + i - quarter, 1, 1};
+}
+
+/* The first lines of a block, in order, before its codes: a prefetcher loses a stream that skips lines. */
+INLINE void q_touch(const int P, const uint8_t *const *base, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) {
+    UNROLL for (int p = 0; p < P; p++)(void) * (const volatile uint8_t *)(base[p] + i);
+  }
+}
+
 INLINE qf q_scales(const cpu_quant_form *form, const uint8_t *at, int64_t index) {
   if (form->half) return qf_half(at + index * 2);
   return qf_load((const float *)(const void *)at + index);
@@ -84,7 +109,7 @@ INLINE qf q_scales(const cpu_quant_form *form, const uint8_t *at, int64_t index)
 /* ---- X in bytes --------------------------------------------------------------------------------- */
 
 INLINE void q_bytes_tile(const int bits, const int steps, const int T, const int P, const cpu_quant_tile *d,
-                         int64_t t0, int64_t p0) {
+                         int64_t t0, int64_t p0, int64_t apart) {
   const cpu_quant_form *form = d->form;
   const int32_t zero = form->zero;
   const int8_t *x = d->x + t0 * d->x_ld;
@@ -95,7 +120,8 @@ INLINE void q_bytes_tile(const int bits, const int steps, const int T, const int
   for (int64_t first = 0, block = 0; first < form->cols; first += form->columns, block++) {
     const uint8_t *base[Q_PANELS];
     UNROLL for (int p = 0; p < P; p++) base[p] =
-        d->w + q_panel(d->panels, p0 + p) * form->panel + block * form->block;
+        d->w + q_panel(d->panels, p0 + p * apart) * form->panel + block * form->block;
+    if (T == 1 && !form->row) q_touch(P, base, form->at_codes);
     const int64_t left = form->cols - first, end = left < form->columns ? left : form->columns;
     for (int64_t k = 0; k < end; x_scales++) { /* links */
       const int64_t link = k, stop = end - k < d->link ? end : k + d->link;
@@ -111,7 +137,8 @@ INLINE void q_bytes_tile(const int bits, const int steps, const int T, const int
           const qi from = qi_set1(form->zeros ? 0 : (int32_t)(0u - (uint32_t)zero * (uint32_t)x_sum));
           UNROLL for (int i = 0; i < P * Q_VECS; i++) sums[t * P * Q_VECS + i] = from;
         }
-        q_units(bits, T, P, codes, x + k, d->x_ld, (columns + CPU_QUANT_UNIT - 1) / CPU_QUANT_UNIT, sums);
+        q_units(bits, T, P, codes, x + k, d->x_ld, (columns + CPU_QUANT_UNIT - 1) / CPU_QUANT_UNIT, d->ahead,
+                sums);
         const int64_t g = k / form->group * CPU_PANEL;
         if (form->zeros) {
           UNROLL for (int i = 0; i < P * Q_VECS; i++) {
@@ -141,7 +168,7 @@ INLINE void q_bytes_tile(const int bits, const int steps, const int T, const int
           }
         }
       }
-      const int64_t s = link / form->span * CPU_PANEL;
+      const int64_t s = form->row ? 0 : link / form->span * CPU_PANEL;
       UNROLL for (int i = 0; i < P * Q_VECS; i++) {
         const uint8_t *at = base[i / Q_VECS];
         const qf scale = q_scales(form, at, s + i % Q_VECS * QI);
@@ -162,9 +189,9 @@ INLINE void q_bytes_tile(const int bits, const int steps, const int T, const int
     x += form->columns;
   }
   UNROLL for (int t = 0; t < T; t++) {
-    UNROLL for (int i = 0; i < P * Q_VECS; i++)
-        qf_store(d->c + (t0 + t) * d->ldc + q_panel(d->panels, p0 + i / Q_VECS) * CPU_PANEL + i % Q_VECS * QI,
-                 acc[t * P * Q_VECS + i]);
+    UNROLL for (int i = 0; i < P * Q_VECS; i++) qf_store(
+        d->c + (t0 + t) * d->ldc + q_panel(d->panels, p0 + i / Q_VECS * apart) * CPU_PANEL + i % Q_VECS * QI,
+        acc[t * P * Q_VECS + i]);
   }
 }
 
@@ -181,7 +208,8 @@ INLINE void q_column(const int T, const int N, const qi *quads, const qf *zeros,
 }
 
 INLINE void q_float_columns(const int bits, const int T, const int P, const uint8_t *const *codes,
-                            const qf *zeros, const float *x, int64_t x_ld, int64_t columns, qf *sums) {
+                            const qf *zeros, const float *x, int64_t x_ld, int64_t columns, int ahead,
+                            qf *sums) {
   for (int64_t k = 0; k < columns; k += CPU_QUANT_UNIT) {
     qi quads[4][Q_PANELS * Q_VECS];
     UNROLL for (int p = 0; p < P; p++) {
@@ -190,7 +218,7 @@ INLINE void q_float_columns(const int bits, const int T, const int P, const uint
         q_quads(bits, codes[p] + k * 2 * bits, v, four);
         UNROLL for (int q = 0; q < 4; q++) quads[q][p * Q_VECS + v] = four[q];
       }
-      if (T == 1) {
+      if (T == 1 && ahead) {
         UNROLL for (int i = 0; i < bits / 2; i++)
             __builtin_prefetch(codes[p] + k * 2 * bits + Q_AHEAD + 64 * i, 0, 3);
       }
@@ -211,7 +239,7 @@ INLINE void q_float_columns(const int bits, const int T, const int P, const uint
 }
 
 INLINE void q_floats_tile(const int bits, const int T, const int P, const cpu_quant_tile *d, int64_t t0,
-                          int64_t p0) {
+                          int64_t p0, int64_t apart) {
   const cpu_quant_form *form = d->form;
   const float *x = d->floats + t0 * d->floats_ld, *x_sums = d->float_sums + t0 * d->float_sums_ld;
   qf acc[Q_TOKENS * Q_PANELS * Q_VECS];
@@ -219,7 +247,8 @@ INLINE void q_floats_tile(const int bits, const int T, const int P, const cpu_qu
   for (int64_t first = 0, block = 0; first < form->cols; first += form->columns, block++) {
     const uint8_t *base[Q_PANELS];
     UNROLL for (int p = 0; p < P; p++) base[p] =
-        d->w + q_panel(d->panels, p0 + p) * form->panel + block * form->block;
+        d->w + q_panel(d->panels, p0 + p * apart) * form->panel + block * form->block;
+    if (T == 1 && !form->row) q_touch(P, base, form->at_codes);
     const int64_t left = form->cols - first, end = left < form->columns ? left : form->columns;
     for (int64_t k = 0; k < end;) { /* spans */
       const int64_t span = k, stop = end - k < form->span ? end : k + form->span;
@@ -235,7 +264,7 @@ INLINE void q_floats_tile(const int bits, const int T, const int P, const cpu_qu
             form->zeros ? qi_float(qi_u8(base[i / Q_VECS] + form->at_zeros + g + i % Q_VECS * QI))
                         : qf_set1((float)form->zero);
         UNROLL for (int i = 0; i < T * P * Q_VECS; i++) sums[i] = qf_set1(0.0f);
-        q_float_columns(bits, T, P, codes, zeros, x + k, d->floats_ld, columns, sums);
+        q_float_columns(bits, T, P, codes, zeros, x + k, d->floats_ld, columns, d->ahead, sums);
         if (!form->steps) {
           UNROLL for (int i = 0; i < T * P * Q_VECS; i++) {
             total[i] = sums[i];
@@ -277,25 +306,25 @@ INLINE void q_floats_tile(const int bits, const int T, const int P, const cpu_qu
     x += form->columns;
   }
   UNROLL for (int t = 0; t < T; t++) {
-    UNROLL for (int i = 0; i < P * Q_VECS; i++)
-        qf_store(d->c + (t0 + t) * d->ldc + q_panel(d->panels, p0 + i / Q_VECS) * CPU_PANEL + i % Q_VECS * QI,
-                 acc[t * P * Q_VECS + i]);
+    UNROLL for (int i = 0; i < P * Q_VECS; i++) qf_store(
+        d->c + (t0 + t) * d->ldc + q_panel(d->panels, p0 + i / Q_VECS * apart) * CPU_PANEL + i % Q_VECS * QI,
+        acc[t * P * Q_VECS + i]);
   }
 }
 
 /* ---- row forms, a link of all columns ----------------------------------------------------------- */
 
 INLINE void q_whole_tile(const int bits, const int T, const int P, const cpu_quant_whole *d, int64_t t0,
-                         int64_t p0) {
+                         int64_t p0, int64_t apart) {
   const uint8_t *codes[Q_PANELS];
   qi sums[Q_TOKENS * Q_PANELS * Q_VECS];
-  UNROLL for (int p = 0; p < P; p++) codes[p] = d->w + q_panel(d->panels, p0 + p) * d->w_step;
+  UNROLL for (int p = 0; p < P; p++) codes[p] = d->w + q_panel(d->panels, p0 + p * apart) * d->w_step;
   UNROLL for (int i = 0; i < T * P * Q_VECS; i++) sums[i] = qi_set1(0);
-  q_units(bits, T, P, codes, d->x + t0 * d->x_ld, d->x_ld, d->columns / CPU_QUANT_UNIT, sums);
+  q_units(bits, T, P, codes, d->x + t0 * d->x_ld, d->x_ld, d->columns / CPU_QUANT_UNIT, d->ahead, sums);
   UNROLL for (int t = 0; t < T; t++) {
-    UNROLL for (int i = 0; i < P * Q_VECS; i++)
-        qi_store(d->c + (t0 + t) * d->ldc + q_panel(d->panels, p0 + i / Q_VECS) * CPU_PANEL + i % Q_VECS * QI,
-                 sums[t * P * Q_VECS + i]);
+    UNROLL for (int i = 0; i < P * Q_VECS; i++) qi_store(
+        d->c + (t0 + t) * d->ldc + q_panel(d->panels, p0 + i / Q_VECS * apart) * CPU_PANEL + i % Q_VECS * QI,
+        sums[t * P * Q_VECS + i]);
   }
 }
 
@@ -320,79 +349,94 @@ static void q_finish(const cpu_quant_form *form, const uint8_t *panel, const int
 /* Tiles: CALL is a macro of the constants tokens and panels. Where fewer panels are left the last one is
  * taken several times. */
 #if QI == 16
-#define Q_TILE(CALL)    \
-  if (tokens == 6)      \
-    CALL(6, 4);         \
-  else if (tokens == 4) \
-    CALL(4, 4);         \
-  else if (tokens == 2) \
-    CALL(2, 4);         \
-  else if (panels == 4) \
-    CALL(1, 4);         \
-  else                  \
+#define Q_FEW 4 /* tokens of a tile but of row forms; more of X as it is are for quant_wide.h */
+#define Q_PAIR_TILE(CALL) \
+  if (tokens == 2)        \
+    CALL(2, 4);           \
+  else if (panels == 4)   \
+    CALL(1, 4);           \
+  else                    \
     CALL(1, 1)
-#elif QI == 8
-#define Q_TILE(CALL)    \
-  if (tokens == 4)      \
-    CALL(4, 1);         \
-  else if (tokens == 2) \
-    CALL(2, 1);         \
-  else if (panels == 2) \
-    CALL(1, 2);         \
-  else                  \
-    CALL(1, 1)
-#else
+#define Q_FEW_TILE(CALL) \
+  if (tokens == 4)       \
+    CALL(4, 4);          \
+  else                   \
+    Q_PAIR_TILE(CALL)
 #define Q_TILE(CALL) \
-  if (tokens == 2)   \
-    CALL(2, 1);      \
+  if (tokens == 6)   \
+    CALL(6, 4);      \
   else               \
+    Q_FEW_TILE(CALL)
+#elif QI == 8
+#define Q_FEW 2
+#define Q_PAIR_TILE Q_FEW_TILE
+#define Q_FEW_TILE(CALL) \
+  if (tokens == 2)       \
+    CALL(2, 1);          \
+  else if (panels == 2)  \
+    CALL(1, 2);          \
+  else                   \
     CALL(1, 1)
+#define Q_TILE(CALL) \
+  if (tokens == 4)   \
+    CALL(4, 1);      \
+  else               \
+    Q_FEW_TILE(CALL)
+#else
+#define Q_FEW 2
+#define Q_PAIR_TILE Q_FEW_TILE
+#define Q_FEW_TILE(CALL) \
+  if (tokens == 2)       \
+    CALL(2, 1);          \
+  else                   \
+    CALL(1, 1)
+#define Q_TILE(CALL) Q_FEW_TILE(CALL)
 #endif
 
-/* The panels of a tile, of which `left` are there, in a call of so many tokens. */
-static int64_t q_together(int64_t tokens, int64_t left) {
-  if (tokens == 1) return left >= Q_PANELS ? Q_PANELS : 1;
-  return QI == 16 ? Q_PANELS : 1;
-}
+#define Q_WIDE_P (QI == 16 ? Q_PANELS : 1) /* panels of a tile of two tokens and more */
 
 static int64_t q_tokens(int64_t left) {
   return left >= Q_TOKENS ? Q_TOKENS : Q_TOKENS > 4 && left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
-#define Q_WALK(CALL)                                             \
-  for (int64_t p0 = 0, panels; p0 < d->panels; p0 += panels) {   \
-    panels = q_together(d->tokens, d->panels - p0);              \
-    for (int64_t t0 = 0, tokens; t0 < d->tokens; t0 += tokens) { \
-      tokens = q_tokens(d->tokens - t0);                         \
-      Q_TILE(CALL);                                              \
-    }                                                            \
+#define Q_WALK(TILE, MOST, CALL)                                            \
+  const int64_t wide = d->tokens > 1 ? Q_WIDE_P : Q_PANELS;                 \
+  const int64_t tiles = q_walk_tiles(d->tokens, wide, d->panels);           \
+  for (int64_t i = 0; i < tiles; i++) {                                     \
+    const q_walk at = q_walk_at(d->tokens, wide, d->panels, i);             \
+    const int64_t p0 = at.p0, apart = at.apart, panels = at.panels;         \
+    (void)panels;                                                           \
+    for (int64_t t0 = 0, tokens; t0 < d->tokens; t0 += tokens) {            \
+      tokens = q_tokens(d->tokens - t0 < (MOST) ? d->tokens - t0 : (MOST)); \
+      TILE(CALL);                                                           \
+    }                                                                       \
   }
 
 #define Q_FAMILY(bits)                                        \
   static void q_bytes_##bits(const cpu_quant_tile *d) {       \
-    Q_WALK(Q_BYTES_##bits)                                    \
+    Q_WALK(Q_PAIR_TILE, 2, Q_BYTES_##bits)                    \
   }                                                           \
   static void q_bytes_steps_##bits(const cpu_quant_tile *d) { \
-    Q_WALK(Q_BYTES_STEPS_##bits)                              \
+    Q_WALK(Q_PAIR_TILE, 2, Q_BYTES_STEPS_##bits)              \
   }                                                           \
   static void q_floats_##bits(const cpu_quant_tile *d) {      \
-    Q_WALK(Q_FLOATS_##bits)                                   \
+    Q_WALK(Q_FEW_TILE, Q_FEW, Q_FLOATS_##bits)                \
   }                                                           \
   static void q_whole_##bits(const cpu_quant_whole *d) {      \
-    Q_WALK(Q_WHOLE_##bits)                                    \
+    Q_WALK(Q_TILE, Q_TOKENS, Q_WHOLE_##bits)                  \
   }
-#define Q_BYTES_4(T, P) q_bytes_tile(4, 0, T, P, d, t0, p0)
-#define Q_BYTES_6(T, P) q_bytes_tile(6, 0, T, P, d, t0, p0)
-#define Q_BYTES_8(T, P) q_bytes_tile(8, 0, T, P, d, t0, p0)
-#define Q_BYTES_STEPS_4(T, P) q_bytes_tile(4, 1, T, P, d, t0, p0)
-#define Q_BYTES_STEPS_6(T, P) q_bytes_tile(6, 1, T, P, d, t0, p0)
-#define Q_BYTES_STEPS_8(T, P) q_bytes_tile(8, 1, T, P, d, t0, p0)
-#define Q_FLOATS_4(T, P) q_floats_tile(4, T, P, d, t0, p0)
-#define Q_FLOATS_6(T, P) q_floats_tile(6, T, P, d, t0, p0)
-#define Q_FLOATS_8(T, P) q_floats_tile(8, T, P, d, t0, p0)
-#define Q_WHOLE_4(T, P) q_whole_tile(4, T, P, d, t0, p0)
-#define Q_WHOLE_6(T, P) q_whole_tile(6, T, P, d, t0, p0)
-#define Q_WHOLE_8(T, P) q_whole_tile(8, T, P, d, t0, p0)
+#define Q_BYTES_4(T, P) q_bytes_tile(4, 0, T, P, d, t0, p0, apart)
+#define Q_BYTES_6(T, P) q_bytes_tile(6, 0, T, P, d, t0, p0, apart)
+#define Q_BYTES_8(T, P) q_bytes_tile(8, 0, T, P, d, t0, p0, apart)
+#define Q_BYTES_STEPS_4(T, P) q_bytes_tile(4, 1, T, P, d, t0, p0, apart)
+#define Q_BYTES_STEPS_6(T, P) q_bytes_tile(6, 1, T, P, d, t0, p0, apart)
+#define Q_BYTES_STEPS_8(T, P) q_bytes_tile(8, 1, T, P, d, t0, p0, apart)
+#define Q_FLOATS_4(T, P) q_floats_tile(4, T, P, d, t0, p0, apart)
+#define Q_FLOATS_6(T, P) q_floats_tile(6, T, P, d, t0, p0, apart)
+#define Q_FLOATS_8(T, P) q_floats_tile(8, T, P, d, t0, p0, apart)
+#define Q_WHOLE_4(T, P) q_whole_tile(4, T, P, d, t0, p0, apart)
+#define Q_WHOLE_6(T, P) q_whole_tile(6, T, P, d, t0, p0, apart)
+#define Q_WHOLE_8(T, P) q_whole_tile(8, T, P, d, t0, p0, apart)
 Q_FAMILY(4)
 Q_FAMILY(6)
 Q_FAMILY(8)
@@ -412,10 +456,5 @@ static void q_whole(const cpu_quant_whole *d) {
   static void (*const by[3])(const cpu_quant_whole *) = {q_whole_4, q_whole_6, q_whole_8};
   by[d->bits / 2 - 2](d);
 }
-
-/* clang-format off */
-#define Q_TABLE(set, sums) \
-  {.name = set, .bytes = q_bytes, .floats = q_floats, .whole = sums, .finish = q_finish}
-/* clang-format on */
 
 #endif

@@ -52,6 +52,9 @@ INLINE qi qi_s8(const void *p) {
 INLINE qf qi_float(qi v) {
   return _mm512_cvtepi32_ps(v);
 }
+INLINE qf qf_bits(qi v) {
+  return _mm512_castsi512_ps(v);
+}
 /* sums += the products of four codes without a sign with four bytes of x. */
 #ifdef __AVX512VNNI__
 INLINE qi qi_dot(const int bits, qi sums, qi w, qi x) {
@@ -148,6 +151,9 @@ INLINE qi qi_s8(const void *p) {
 INLINE qf qi_float(qi v) {
   return _mm256_cvtepi32_ps(v);
 }
+INLINE qf qf_bits(qi v) {
+  return _mm256_castsi256_ps(v);
+}
 /* Two products of codes of 6 bits fit 16 bits, 63 * 128 * 2; codes of 8 bits become 16 bits, the even and
  * the odd columns. */
 INLINE qi qi_even16(qi x) {
@@ -241,6 +247,9 @@ INLINE qf qi_float(qi v) {
   qf f;
   for (int i = 0; i < QI; i++) f[i] = (float)(int32_t)v[i];
   return f;
+}
+INLINE qf qf_bits(qi v) {
+  return (qf)v;
 }
 INLINE qi qi_dot(const int bits, qi sums, qi w, qi x) {
   (void)bits;

@@ -54,7 +54,7 @@ INLINE void qw_tile(const int T, const int P, const qw_block *b) {
         *sum = qi_add_pairs(*sum, odd, qi_set1(b->odd[t][q]));
       }
     }
-    if (T == 1) {
+    if (T == 1 && d->ahead) {
       UNROLL for (int p = 0; p < P; p++) __builtin_prefetch(codes[p] + q * 64 + Q_AHEAD, 0, 3);
     }
   }

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * matmul_q.c - Y = act(X W^T + bias) + residual over a quantised W, with the bits of docs/ops.md. X of a
- * chunk of tokens is laid out once, as bytes with their sums and scales or as f32; then each member of the
- * team multiplies the panels that it owns. Of many tokens and few panels it owns a part of the tokens, too.
- */
-#include <math.h>
+ * chunk of tokens is laid out once (matmul_q_lay.c); then each member of the team multiplies the panels that
+ * it owns. Of many tokens and few panels it owns a part of the tokens, too. */
+#include "matmul_q.h"
+
 #include <stdlib.h>
 
 #include "epilogue.h"
-#include "packed_q.h"
 
 enum { X, BIAS, RESIDUAL, Y };
-enum { AS_IT_IS = 0, QUANTISED = 1, BYTES = 2 }; /* X */
 
 #define ALONE (1 << 17)     /* multiplications below which the team is not woken */
 #define FEW 8               /* tokens whose X the caller lays out */
@@ -21,37 +19,8 @@ enum { AS_IT_IS = 0, QUANTISED = 1, BYTES = 2 }; /* X */
 #define SPLIT_TOKENS 64     /* of a chunk, above which tokens are divided too */
 #define PART_TOKENS 24      /* of such a part */
 #define PANELS 4            /* that a tile takes together */
-#define MOST_WIDE 64        /* panels of C */
+#define MOST_WIDE 256       /* panels of C */
 #define C_FLOATS (12 << 10) /* of C, if more than PANELS fit */
-#define PIECE 512           /* columns that are converted at a time */
-
-/* Offsets in the scratch memory: X of all members first. */
-typedef struct q_room {
-  uint64_t x, sums, scales, all; /* bytes: where each begins, and the end */
-  uint64_t member;               /* of C and the epilogue, each member's own */
-} q_room;
-
-typedef struct q_plan {
-  const bs_exec *exec;
-  const cpu_state *state;
-  const cpu_quant_fns *fns;
-  const cpu_packed_q *w;
-  cpu_matmul shape;
-  int kind;  /* of X */
-  int whole; /* one link of all columns of a row form */
-  int64_t x_group, link, links, piece, pieces;
-  int64_t tokens, x_ld, wide, c_ld; /* of a chunk; wide: panels of C */
-  q_room room;
-  uint32_t width;
-} q_plan;
-
-typedef struct q_call {
-  const q_plan *plan;
-  const bs_tensor *x, *bias, *residual, *y;
-  uint8_t *scratch;
-  int64_t token, tokens; /* of the chunk */
-  int64_t unit, parts;   /* panels of an item; parts of tokens */
-} q_call;
 
 /* ---- sizes -------------------------------------------------------------------------------------- */
 
@@ -91,111 +60,23 @@ static uint64_t room_of(uint64_t *end, int64_t tokens, int64_t row, uint64_t siz
 
 static void plan_room(q_plan *plan, int64_t tokens) {
   const cpu_matmul *s = &plan->shape;
-  const int floats = plan->kind == AS_IT_IS, all = (int)panels_of(plan);
+  const int floats = plan->kind == AS_IT_IS, wide = floats && tokens > plan->fns->few,
+            all = (int)panels_of(plan);
   q_room *r = &plan->room;
   plan->tokens = tokens;
-  plan->x_ld = up(s->K, 64) + 64; /* not a power of two */
+  plan->x_ld = wide ? count(s->K, CPU_QUANT_BLOCK) * CPU_X_LD : up(s->K, 64) + 64; /* no power of two */
   plan->wide = C_FLOATS / tokens / CPU_PANEL / PANELS * PANELS;
   if (plan->wide > MOST_WIDE) plan->wide = MOST_WIDE;
   if (plan->wide > up(all, PANELS)) plan->wide = up(all, PANELS);
   if (plan->wide < PANELS) plan->wide = PANELS;
   plan->c_ld = plan->wide * CPU_PANEL + 16;
   memset(r, 0, sizeof *r);
-  r->x = room_of(&r->all, floats && s->x_type == BS_F32 ? 0 : tokens, plan->x_ld, floats ? sizeof(float) : 1);
+  r->x = room_of(&r->all, floats && !wide && s->x_type == BS_F32 ? 0 : tokens, plan->x_ld,
+                 floats ? sizeof(float) : 1);
   r->sums = room_of(&r->all, tokens, plan->pieces, sizeof(float));
   r->scales = room_of(&r->all, floats ? 0 : tokens, plan->links, sizeof(float));
   (void)room_of(&r->member, tokens + 2, plan->c_ld, sizeof(float));
-}
-
-/* ---- X ------------------------------------------------------------------------------------------ */
-
-/* n columns of a row as f32: where they lie, or in `room`. */
-static const float *floats_of(const q_plan *plan, const uint8_t *row, int64_t first, int64_t n, float *room) {
-  const uint32_t type = plan->shape.x_type;
-  const uint8_t *at = row + (size_t)first * BS_DTYPE_BYTES(type);
-  if (type == BS_F32) return (const float *)(const void *)at;
-  plan->state->kernels.load[cpu_type_index(type)](room, at, n);
-  return room;
-}
-
-/* As by quantize_groups; returns the scale. */
-static float quantise(const q_plan *plan, const uint8_t *row, int64_t first, int64_t n, int8_t *to) {
-  const cpu_kernels *kernels = &plan->state->kernels;
-  const int64_t step = plan->shape.x_type == BS_F32 ? n : PIECE;
-  float room[PIECE], most;
-  int32_t bits = 0;
-  for (int64_t k = 0; k < n; k += step) {
-    const int64_t m = n - k < step ? n - k : step;
-    const int32_t of = kernels->largest(floats_of(plan, row, first + k, m, room), m);
-    if (of > bits) bits = of;
-  }
-  memcpy(&most, &bits, sizeof most);
-  const float scale = isfinite(most) ? most / 127.0f : NAN;
-  if (!(scale > 0.0f)) {
-    memset(to, 0, (size_t)n);
-    return scale;
-  }
-  for (int64_t k = 0; k < n; k += step) {
-    const int64_t m = n - k < step ? n - k : step;
-    kernels->narrow[0](to + k, floats_of(plan, row, first + k, m, room), scale, m);
-  }
-  return scale;
-}
-
-static void lay_bytes(const q_call *c, const uint8_t *row, int64_t t) {
-  const q_plan *plan = c->plan;
-  const int64_t K = plan->shape.K;
-  int8_t *to = (int8_t *)(void *)(c->scratch + plan->room.x) + t * plan->x_ld;
-  int32_t *sums = (int32_t *)(void *)(c->scratch + plan->room.sums) + t * plan->pieces;
-  float *scales = (float *)(void *)(c->scratch + plan->room.scales) + t * plan->links;
-  if (plan->kind == BYTES) {
-    const uint8_t flip = plan->shape.x_type == BS_U8 ? 0x80 : 0; /* less 128 */
-    for (int64_t k = 0; k < K; k++) to[k] = (int8_t)(row[k] ^ flip);
-    for (int64_t i = 0; i < plan->links; i++) scales[i] = 1.0f;
-  } else {
-    for (int64_t k = 0; k < K; k += plan->x_group) {
-      const float scale = quantise(plan, row, k, K - k < plan->x_group ? K - k : plan->x_group, to + k);
-      for (int64_t i = k / plan->link; i * plan->link < k + plan->x_group && i < plan->links; i++)
-        scales[i] = scale;
-    }
-  }
-  memset(to + K, 0, (size_t)(plan->x_ld - K));
-  for (int64_t g = 0; g < plan->pieces; g++) {
-    const int64_t first = g * plan->piece, end = K - first < plan->piece ? K : first + plan->piece;
-    int32_t sum = 0;
-    for (int64_t k = first; k < end; k++) sum += to[k];
-    sums[g] = sum;
-  }
-}
-
-/* X as f32, and the sums of its groups, ascending, where the weight has lows. */
-static void lay_floats(const q_call *c, const uint8_t *row, int64_t t) {
-  const q_plan *plan = c->plan;
-  const cpu_quant_form *form = &plan->w->form;
-  const int64_t K = plan->shape.K;
-  float *room = (float *)(void *)(c->scratch + plan->room.x) + t * plan->x_ld;
-  const float *x = floats_of(plan, row, 0, K, room);
-  float *sums = (float *)(void *)(c->scratch + plan->room.sums) + t * plan->pieces;
-  for (int64_t g = 0; form->lows && g < plan->pieces; g++) {
-    const int64_t first = g * form->group, end = K - first < form->group ? K : first + form->group;
-    float sum = 0.0f;
-    for (int64_t k = first; k < end; k++) sum += x[k];
-    sums[g] = sum;
-  }
-}
-
-static void lay_share(void *arg, uint32_t member, uint32_t width) {
-  const q_call *c = arg;
-  int64_t begin, end;
-  cpu_share(c->tokens, member, width, &begin, &end);
-  for (int64_t t = begin; t < end; t++) {
-    const uint8_t *row = (const uint8_t *)c->x->data +
-                         (size_t)((c->token + t) * c->x->strides[0]) * BS_DTYPE_BYTES(c->plan->shape.x_type);
-    if (c->plan->kind == AS_IT_IS)
-      lay_floats(c, row, t);
-    else
-      lay_bytes(c, row, t);
-  }
+  r->wide = room_of(&r->member, wide, CPU_QUANT_ROOM, sizeof(float));
 }
 
 /* ---- products ----------------------------------------------------------------------------------- */
@@ -232,8 +113,13 @@ static void multiply_whole(const q_plan *plan, const cpu_quant_tile *d) {
                                  .columns = up(form->cols, CPU_QUANT_UNIT),
                                  .tokens = d->tokens,
                                  .panels = d->panels,
-                                 .bits = form->bits};
-  plan->fns->whole(&whole);
+                                 .bits = form->bits,
+                                 .ahead = d->ahead};
+  const cpu_amx *amx = plan->state->kernels.amx;
+  if (amx != NULL && form->bits == 8 && d->tokens >= CPU_AMX_WHOLE)
+    amx->whole(&whole);
+  else
+    plan->fns->whole(&whole);
   for (int64_t t = 0; t < d->tokens; t++)
     for (int64_t p = 0; p < d->panels; p++)
       finish_panel(plan, d->w + p * form->panel, d->sums[t], d->scales[t], d->c + t * d->ldc + p * CPU_PANEL);
@@ -245,8 +131,10 @@ static void multiply(const q_call *c, int64_t t, int64_t tokens, int64_t p, int6
   const cpu_matmul *s = &plan->shape;
   const cpu_epilogue e = {&plan->state->kernels, s, c->bias, c->residual, c->y};
   const int64_t n0 = p * CPU_PANEL, n = s->N - n0 < panels * CPU_PANEL ? s->N - n0 : panels * CPU_PANEL;
-  const int given = plan->kind == AS_IT_IS && s->x_type == BS_F32;
+  const int given = plan->kind == AS_IT_IS && s->x_type == BS_F32 && !c->wide;
   const float *sums = (const float *)(const void *)(c->scratch + plan->room.sums) + t * plan->pieces;
+  const float *laid = (const float *)(const void *)(c->scratch + plan->room.x) +
+                      t * (c->wide ? (int64_t)CPU_X_LD : plan->x_ld);
   const cpu_quant_tile d = {
       .form = &plan->w->form,
       .w = plan->w->data + p * plan->w->form.panel,
@@ -256,9 +144,10 @@ static void multiply(const q_call *c, int64_t t, int64_t tokens, int64_t p, int6
       .sums_ld = plan->pieces,
       .scales = (const float *)(const void *)(c->scratch + plan->room.scales) + t * plan->links,
       .scales_ld = plan->links,
-      .floats = given ? (const float *)c->x->data + (c->token + t) * c->x->strides[0]
-                      : (const float *)(const void *)(c->scratch + plan->room.x) + t * plan->x_ld,
+      .floats = given ? (const float *)c->x->data + (c->token + t) * c->x->strides[0] : laid,
       .floats_ld = given ? c->x->strides[0] : plan->x_ld,
+      .floats_block = c->tokens * CPU_X_LD,
+      .room = room + plan->room.wide / sizeof *room,
       .float_sums = sums,
       .float_sums_ld = plan->pieces,
       .c = room,
@@ -266,11 +155,12 @@ static void multiply(const q_call *c, int64_t t, int64_t tokens, int64_t p, int6
       .piece = plan->piece,
       .link = plan->link,
       .tokens = (int32_t)tokens,
-      .panels = (int32_t)panels};
+      .panels = (int32_t)panels,
+      .ahead = !plan->state->isa.avx512_halves};
   for (int64_t i = 0; s->K == 0 && i < tokens; i++)
     memset(room + i * plan->c_ld, 0, (size_t)n * sizeof *room);
   if (s->K > 0 && plan->kind == AS_IT_IS)
-    plan->fns->floats(&d);
+    (c->wide ? plan->fns->wide : plan->fns->floats)(&d);
   else if (s->K > 0 && plan->whole)
     multiply_whole(plan, &d);
   else if (s->K > 0)
@@ -315,9 +205,10 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
     c.tokens = all - c.token < plan->tokens ? all - c.token : plan->tokens;
     const int alone = (double)c.tokens * (double)s->N * (double)s->K < ALONE;
     const int64_t width = plan->width;
+    c.wide = plan->kind == AS_IT_IS && c.tokens > plan->fns->few;
     c.unit = panels >= PANELS * width ? PANELS : 1;
     c.parts = c.tokens > SPLIT_TOKENS && panels < 4 * PANELS * width ? count(c.tokens, PART_TOKENS) : 1;
-    rc = cpu_team(plan->exec, alone || c.tokens <= FEW, lay_share, &c, err);
+    rc = cpu_team(plan->exec, alone || c.tokens <= FEW, cpu_q_lay, &c, err);
     if (rc == BS_OK) rc = cpu_team(plan->exec, alone, run_share, &c, err);
   }
   return rc;
