@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * bare.c - see bare.h. The host knows no parameters: every plugin parameter has its default. */
+ * bare.c - see bare.h. The host knows one parameter, isa: every other one has its default. */
 #include "bare.h"
 
 #include <dlfcn.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "blockshock/plugin.h"
+#include "blockshock/rank.h"
+#include "support.h"
 
 enum { MAX_THINGS = 128, MAX_PARAMS = 16 };
 
@@ -16,6 +18,7 @@ struct bench_plugin {
   void *library;
   const bs_plugin_desc *desc;
   void *state;
+  const char *isa;
   uint32_t n_things, n_params;
   struct {
     const bs_op_impl *impl;
@@ -53,7 +56,7 @@ static int32_t param_get(void *ctx, const bs_plugin_self *self, const char *name
     const bs_param_desc *d = &p->params[i];
     if (strcmp(d->name, name) != 0) continue;
     out_value->type = d->type;
-    out_value->s = d->default_text;
+    out_value->s = p->isa != NULL && strcmp(name, "isa") == 0 ? p->isa : d->default_text;
     out_value->f = d->type == BS_PARAM_FLOAT ? strtod(d->default_text, NULL) : 0.0;
     out_value->i = d->type == BS_PARAM_INT ? strtoll(d->default_text, NULL, 10)
                                            : d->type == BS_PARAM_BOOL && strcmp(d->default_text, "true") == 0;
@@ -79,9 +82,12 @@ static void log_nothing(void *ctx, const bs_plugin_self *self, int32_t level, co
   (void)msg;
 }
 
+/* Large blocks on large pages, as the library's own are. */
 static void *lines_alloc(void *ctx, uint64_t bytes) {
+  enum { LARGE = 2 << 20 };
   void *p = NULL;
   (void)ctx;
+  if (bytes >= LARGE) return bench_huge_alloc(bytes);
   if (posix_memalign(&p, 64, bytes > 0 ? (size_t)bytes : 1) != 0) return NULL;
   return memset(p, 0, (size_t)bytes);
 }
@@ -91,16 +97,18 @@ static void lines_free(void *ctx, void *p) {
   free(p);
 }
 
-/* ctx is the kernel's. */
+/* ctx is the team. */
 static int32_t scratch_reserve(void *ctx, uint64_t bytes) {
-  bench_kernel *kernel = ctx;
-  free(kernel->scratch);
-  kernel->scratch = lines_alloc(NULL, bytes);
-  return kernel->scratch != NULL ? BS_OK : BS_NO_MEMORY;
+  bench_team *team = ctx;
+  if (bytes <= team->bytes) return BS_OK;
+  free(team->scratch);
+  team->scratch = lines_alloc(NULL, bytes);
+  team->bytes = team->scratch != NULL ? bytes : 0;
+  return team->scratch != NULL ? BS_OK : BS_NO_MEMORY;
 }
 
 static void *scratch_of(void *ctx) {
-  return ((bench_kernel *)ctx)->scratch;
+  return ((bench_team *)ctx)->scratch;
 }
 
 static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align) {
@@ -110,8 +118,9 @@ static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align) {
   return memset(p, 0, (size_t)bytes);
 }
 
-static int32_t alone(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg) {
-  (void)ctx;
+static int32_t all_members(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg) {
+  const bench_team *team = ctx;
+  if (team->rank != NULL) return bs_rank_get_api()->parallel_for(team->rank, body, arg);
   body(arg, 0, 1);
   return BS_OK;
 }
@@ -126,8 +135,8 @@ static const char *path_of(const bs_context *context, const char *id) {
   return NULL;
 }
 
-int32_t bench_plugin_open(const bs_context *context, const char *id, bench_plugin **out_plugin,
-                          bs_error *err) {
+int32_t bench_plugin_open(const bs_context *context, const char *id, const char *isa,
+                          bench_plugin **out_plugin, bs_error *err) {
   const char *path = path_of(context, id);
   if (path == NULL)
     return bs_fail(err, BS_UNAVAILABLE, "BS-BENCH-PLUGIN",
@@ -135,6 +144,7 @@ int32_t bench_plugin_open(const bs_context *context, const char *id, bench_plugi
   bench_plugin *p = calloc(1, sizeof *p);
   if (p == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for a plugin");
   bs_plugin_query_fn query = NULL;
+  p->isa = isa;
   p->host = (bs_host){.struct_size = sizeof p->host,
                       .abi = BS_ABI_VERSION,
                       .ctx = p,
@@ -172,30 +182,45 @@ void bench_plugin_close(bench_plugin *p) {
   free(p);
 }
 
-int32_t bench_kernel_make(const bench_plugin *p, const char *name, const bs_op_query *query,
-                          const bs_source *weights, bench_kernel *kernel, bs_error *err) {
-  uint64_t bytes = 0;
-  void *state = NULL;
+void bench_team_make(const bench_plugin *p, bs_rank *rank, uint32_t width, bench_team *team) {
+  *team = (bench_team){.rank = rank};
+  team->exec = (bs_exec){.struct_size = sizeof team->exec,
+                         .width = rank != NULL ? width : 1,
+                         .device = p->state,
+                         .parallel_for = all_members,
+                         .alloc = lines_alloc,
+                         .free = lines_free,
+                         .ctx = team,
+                         .reserve = scratch_reserve,
+                         .scratch = scratch_of};
+}
+
+void bench_team_free(bench_team *team) {
+  free(team->scratch);
+  team->scratch = NULL;
+}
+
+int32_t bench_kernel_plan(const bench_team *team, const bs_op_query *query, bench_kernel *kernel,
+                          bs_error *err) {
+  if (kernel->plan != NULL) kernel->impl->plan_free(kernel->plan);
+  kernel->plan = NULL;
+  return kernel->impl->prepare(kernel->state, &team->exec, query, kernel->packed, &kernel->plan, err);
+}
+
+int32_t bench_kernel_make(const bench_plugin *p, const bench_team *team, const char *name,
+                          const bs_op_query *query, const bs_source *weights, bench_kernel *kernel,
+                          bs_error *err) {
   memset(kernel, 0, sizeof *kernel);
   for (uint32_t i = 0; i < p->n_things; ++i) {
     if (strcmp(p->ops[i].impl->op, query->op) != 0 || strcmp(p->ops[i].impl->name, name) != 0) continue;
     kernel->impl = p->ops[i].impl;
-    state = p->ops[i].state;
+    kernel->state = p->ops[i].state;
   }
   if (kernel->impl == NULL)
     return bs_fail(err, BS_NOT_FOUND, "BS-BENCH-KERNEL", "the plugin has no %s/%s", query->op, name);
-  kernel->exec = (bs_exec){.struct_size = sizeof kernel->exec,
-                           .width = 1,
-                           .device = p->state,
-                           .parallel_for = alone,
-                           .alloc = lines_alloc,
-                           .free = lines_free,
-                           .ctx = kernel,
-                           .reserve = scratch_reserve,
-                           .scratch = scratch_of};
-  int32_t rc = kernel->impl->pack(state, &kernel->exec, query, weights, &kernel->packed, &bytes, err);
-  if (rc == BS_OK)
-    rc = kernel->impl->prepare(state, &kernel->exec, query, kernel->packed, &kernel->plan, err);
+  int32_t rc =
+      kernel->impl->pack(kernel->state, &team->exec, query, weights, &kernel->packed, &kernel->bytes, err);
+  if (rc == BS_OK) rc = bench_kernel_plan(team, query, kernel, err);
   if (rc != BS_OK) bench_kernel_free(kernel);
   return rc;
 }
@@ -203,6 +228,5 @@ int32_t bench_kernel_make(const bench_plugin *p, const char *name, const bs_op_q
 void bench_kernel_free(bench_kernel *kernel) {
   if (kernel->plan != NULL) kernel->impl->plan_free(kernel->plan);
   if (kernel->packed != NULL) kernel->impl->packed_free(kernel->packed);
-  free(kernel->scratch);
   memset(kernel, 0, sizeof *kernel);
 }

@@ -40,6 +40,7 @@ typedef struct hand {
   bs_rank *rank;
   bs_layer *layer;
   const bs_partition *columns;
+  bench_team team; /* the rank's thread */
   bench_kernel kernel;
   void *comm;
   bs_coll_call call;
@@ -103,7 +104,8 @@ static int32_t make_kernel(hand *h, bs_error *err) {
     h->x_own.data = (float *)h->x.data + p->begin;
     h->x_own.bytes -= (uint64_t)p->begin * sizeof(float);
   }
-  return bench_kernel_make(j->plugin, j->impl, &query, &j->w, &h->kernel, err);
+  bench_team_make(j->plugin, NULL, 1, &h->team);
+  return bench_kernel_make(j->plugin, &h->team, j->impl, &query, &j->w, &h->kernel, err);
 }
 
 static void fill_call(hand *h) {
@@ -178,6 +180,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc != BS_OK && j->comm_world != NULL) j->comm->abort(j->comm_world, me, rc, "bench_host failed");
   if (h.comm != NULL) j->comm->rank_close(h.comm);
   bench_kernel_free(&h.kernel);
+  bench_team_free(&h.team);
   bs_layer_free(h.layer);
   if (h.y.data != NULL) api->tensor_free(rank, &h.y);
   if (h.x.data != NULL) api->tensor_free(rank, &h.x);
@@ -274,7 +277,7 @@ int main(int argc, char **argv) {
   bench_plugin *plugin = NULL;
   int32_t rc = bs_mask_parse("complement_1100_0011", NULL, NULL, &j.mask, &err);
   if (rc == BS_OK) rc = bench_context(&context, &err);
-  if (rc == BS_OK) rc = bench_plugin_open(context, "cpu", &plugin, &err);
+  if (rc == BS_OK) rc = bench_plugin_open(context, "cpu", NULL, &plugin, &err);
   int code = rc == BS_OK ? 0 : bench_fail("bench_host", &err);
   j.x = bench_source(&x, BS_F32);
   j.w = bench_source(&w, BS_F32);
