@@ -192,7 +192,7 @@ Q_KIND(8, 8, Q_PLAIN, 2)
 Q_KIND(8any, 8, Q_PLAIN, 0)
 Q_KIND(4, 4, Q_PLAIN, 2)
 Q_KIND(4any, 4, Q_PLAIN, 0)
-Q_KIND(4z, 4, Q_ZEROS, 2)
+Q_KIND(4z, 4, Q_ZEROS, 0)
 Q_KIND(4l, 4, Q_LOWS, 2)
 Q_KIND(4ls, 4, Q_LOWS | Q_STEPS, 2)
 Q_KIND(6s, 6, Q_STEPS, 1)
@@ -206,7 +206,7 @@ static const struct q_kind {
                {8, Q_PLAIN, 0, q_groups_8any},
                {4, Q_PLAIN, 2, q_groups_4},
                {4, Q_PLAIN, 0, q_groups_4any},
-               {4, Q_ZEROS, 2, q_groups_4z},
+               {4, Q_ZEROS, 0, q_groups_4z},
                {4, Q_LOWS, 2, q_groups_4l},
                {4, Q_LOWS | Q_STEPS, 2, q_groups_4ls},
                {6, Q_STEPS, 1, q_groups_6s},

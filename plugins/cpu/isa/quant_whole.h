@@ -54,9 +54,6 @@ INLINE void qw_tile(const int T, const int P, const qw_block *b) {
         *sum = qi_add_pairs(*sum, odd, qi_set1(b->odd[t][q]));
       }
     }
-    if (T == 1 && d->ahead) {
-      UNROLL for (int p = 0; p < P; p++) __builtin_prefetch(codes[p] + q * 64 + Q_AHEAD, 0, 3);
-    }
   }
   UNROLL for (int i = 0; i < T * P * Q_VECS; i++)
       qi_store(c + i / (P * Q_VECS) * d->ldc + i % (P * Q_VECS) * QI, sums[i]);
@@ -65,10 +62,7 @@ INLINE void qw_tile(const int T, const int P, const qw_block *b) {
 INLINE void qw_tokens(qw_block *b, int tokens) {
   const int64_t panels = b->d->panels;
   qw_split(b, tokens);
-  b->panel = 0;
-  if (tokens == 1)
-    for (; b->panel + 2 <= panels; b->panel += 2) qw_tile(1, 2, b);
-  for (; b->panel < panels; b->panel++) {
+  for (b->panel = 0; b->panel < panels; b->panel++) {
     if (tokens == 6)
       qw_tile(6, 1, b);
     else if (tokens == 5)
@@ -77,20 +71,19 @@ INLINE void qw_tokens(qw_block *b, int tokens) {
       qw_tile(4, 1, b);
     else if (tokens == 3)
       qw_tile(3, 1, b);
-    else if (tokens == 2)
-      qw_tile(2, 1, b);
     else
-      qw_tile(1, 1, b);
+      qw_tile(2, 1, b);
   }
 }
 
-/* Groups of tokens differ by at most one, so that none has a small tile. */
+/* Groups of tokens differ by at most one, so that none has a small tile. One token is read faster by long
+ * streams of codes. */
 static void qw_whole(const cpu_quant_whole *d) {
   const int64_t groups = (d->tokens + QW_TOKENS - 1) / QW_TOKENS;
   qw_block b;
   b.d = d;
   b.token = 0;
-  if (d->bits != 8) {
+  if (d->bits != 8 || d->tokens == 1) {
     q_whole(d);
     return;
   }
