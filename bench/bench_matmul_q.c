@@ -114,10 +114,13 @@ static int peak_loop(const job *j, uint32_t dtype, bs_peak *out) {
 static int32_t limits(const job *j, bench_team *team, arm *a, int64_t round, bs_error *err) {
   bs_peak loop;
   double seconds = 0.0;
-  const uint64_t all = (uint64_t)j->mib * MIB, bytes = a->copies[0].bytes / BS_READ_UNIT * BS_READ_UNIT;
+  /* The streams do not begin at the same place of the caches. */
+  const uint64_t all = (uint64_t)j->mib * MIB, apart = 65 * BS_READ_UNIT, own = a->copies[0].bytes;
+  const uint64_t bytes = own / BS_READ_UNIT * BS_READ_UNIT + apart * team->exec.width;
   const uint64_t places = all / bytes > 0 ? all / bytes : 1;
   probe p = {.data = j->swept + (uint64_t)round % places * bytes, .bytes = bytes, .reader = widest_reader(j)};
   int32_t rc = probe_run(j, team, &p, &a->read[round], err);
+  a->read[round] *= (double)own / (double)bytes;
   a->rate[round] = 0.0;
   if (rc != BS_OK || !peak_loop(j, a->bytes ? BS_I8 : BS_F32, &loop)) return rc;
   p.reader = NULL;
