@@ -28,6 +28,7 @@
 
 enum { MAX_ARMS = 24, MAX_COPIES = 64, MAX_ROUNDS = 400, MAX_TOKENS = 16, SAME = 8, WARM = 2 };
 #define MIB ((uint64_t)1 << 20)
+#define SWEPT (256 * MIB) /* at least */
 #define PEAK_CALLS 40000
 #define SEED_W UINT64_C(20261130)
 
@@ -116,7 +117,8 @@ static int32_t limits(const job *j, bench_team *team, arm *a, int64_t round, bs_
   double seconds = 0.0;
   /* The streams do not begin at the same place of the caches. */
   const uint64_t all = (uint64_t)j->mib * MIB, apart = 65 * BS_READ_UNIT, own = a->copies[0].bytes;
-  const uint64_t bytes = own / BS_READ_UNIT * BS_READ_UNIT + apart * team->exec.width;
+  const uint64_t wanted = own / BS_READ_UNIT * BS_READ_UNIT + apart * team->exec.width, most = all + SWEPT;
+  const uint64_t bytes = wanted < most ? wanted : most;
   const uint64_t places = all / bytes > 0 ? all / bytes : 1;
   probe p = {.data = j->swept + (uint64_t)round % places * bytes, .bytes = bytes, .reader = widest_reader(j)};
   int32_t rc = probe_run(j, team, &p, &a->read[round], err);
@@ -360,12 +362,12 @@ static int32_t make_numbers(job *j, bs_error *err) {
     j->b[j->n_b++] = b;
     if (b > j->most) j->most = b;
   }
-  j->swept = bench_huge_alloc((uint64_t)(j->mib + 256) * MIB);
+  j->swept = bench_huge_alloc((uint64_t)j->mib * MIB + SWEPT);
   j->x = bench_huge_alloc((uint64_t)(j->most * j->k) * sizeof(float));
   j->y = bench_huge_alloc((uint64_t)(j->most * j->n) * sizeof(float));
   if (j->swept == NULL || j->x == NULL || j->y == NULL)
     return bs_fail(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for the numbers");
-  memset(j->swept, 1, (size_t)(j->mib + 256) * MIB); /* zero pages would be one page */
+  memset(j->swept, 1, (uint64_t)j->mib * MIB + SWEPT); /* zero pages would be one page */
   for (int64_t i = 0; i < j->most * j->k; i++)
     j->x[i] = (float)(int32_t)(next(&seed) >> 40) * 0x1p-23f - 1.0f;
   return BS_OK;
