@@ -380,7 +380,11 @@ typedef struct cpu_kernels {
   void (*attend_scale)(float *v, float by, int64_t n);
   /* Copies n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
   void (*strips)(float *panels, int64_t step, const float *row, int64_t n);
-  void (*attend_gather)(float *sums, const float *p, const float *v, int64_t ld, int64_t keys, int64_t n);
+  /* Of a few queries, keys as they lie: f32, bf16, f16. s[k] = x . row k; sums += p[k] row k. ld: elements
+   * between rows; n: a multiple of 16. */
+  void (*attend_dots[3])(float *s, const float *x, const void *rows, int64_t ld, int64_t keys, int64_t n);
+  void (*attend_gather[3])(float *sums, const float *p, const void *rows, int64_t ld, int64_t keys,
+                           int64_t n);
   /* Terms of int8: sum = q scale where `first`, else sum += q scale. */
   void (*dequantize)(float *sum, const int8_t *q, float scale, int64_t n, int first);
   /* v = sums row columns + base + bias, in that order; base and bias may be NULL, v may be base. */

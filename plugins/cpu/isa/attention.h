@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../kernels.h"
+#include "tile_pieces.h"
 
 typedef uint32_t vec_words __attribute__((vector_size(4 * VEC)));
 enum { ATTEND_LANES = 16, ATTEND_VECS = ATTEND_LANES / VEC };
@@ -178,19 +179,78 @@ static void attend_strips(float *panels, int64_t step, const float *row, int64_t
     for (int64_t v = 0; v < 16; v += VEC) vec_store(panels + v, vec_load(row + i + v));
 }
 
-/* sums[i] += sum over `keys` of p[k] * v[k * ld + i], n of them, a multiple of 16. */
-static void attend_gather(float *sums, const float *p, const float *v, int64_t ld, int64_t keys, int64_t n) {
-  enum { ROW = 16 / VEC };
-  for (int64_t i = 0; i < n; i += 16) {
-    vec at[ROW];
-    for (int j = 0; j < ROW; j++) at[j] = vec_set1(0.0f);
-    for (int64_t k = 0; k < keys; k++)
-      for (int j = 0; j < ROW; j++)
-        at[j] = vec_fma(vec_set1(p[k]), vec_load(v + k * ld + i + (int64_t)j * VEC), at[j]);
-    for (int j = 0; j < ROW; j++)
-      vec_store(sums + i + (int64_t)j * VEC, vec_load(sums + i + (int64_t)j * VEC) + at[j]);
+/* ---- a few queries, whose keys are read where they lie -------------------------------------------- */
+
+/* A vector of elements of a type, 0 f32, 1 bf16, 2 f16. */
+INLINE vec attend_load(const int type, const void *p) {
+  return type == 0 ? vec_load(p) : type == 1 ? vec_load_bf16(p) : vec_load_f16(p);
+}
+
+/* s[r] = x . key r for `keys` rows of n elements, a multiple of 16, ld apart. Sixteen chains of sums a row
+ * for all vector widths. */
+INLINE void attend_dots(const int type, float *s, const float *x, const void *rows, int64_t ld, int64_t keys,
+                        int64_t n) {
+  enum { ROWS = 4 };
+  const int64_t size = type == 0 ? 4 : 2;
+  for (int64_t r = 0; r < keys; r += ROWS) {
+    const uint8_t *at[ROWS];
+    vec lane[ROWS][ATTEND_VECS];
+    UNROLL for (int i = 0; i < ROWS; i++) {
+      at[i] = (const uint8_t *)rows + (r + i < keys ? r + i : keys - 1) * ld * size;
+      UNROLL for (int v = 0; v < ATTEND_VECS; v++) lane[i][v] = vec_set1(0.0f);
+    }
+    for (int64_t k = 0; k < n; k += ATTEND_LANES) UNROLL for (int v = 0; v < ATTEND_VECS; v++) {
+        const int64_t column = k + (int64_t)v * VEC;
+        const vec of = vec_load(x + column);
+        UNROLL for (int i = 0; i < ROWS; i++) lane[i][v] =
+            vec_fma(of, attend_load(type, at[i] + column * size), lane[i][v]);
+      }
+    UNROLL for (int i = 0; i < ROWS; i++) {
+      const float sum = 0.0f + vec_sum16(lane[i]);
+      if (r + i < keys) s[r + i] = sum;
+    }
   }
 }
+
+/* sums[i] += sum over `keys` of p[k] * row k's element i, of `blocks` blocks of 16 from `column` on. */
+INLINE void attend_columns(const int type, const int blocks, float *sums, const float *p, const void *rows,
+                           int64_t ld, int64_t keys, int64_t column) {
+  enum { MOST = 4 * ATTEND_VECS };
+  const int64_t size = type == 0 ? 4 : 2;
+  const uint8_t *at = (const uint8_t *)rows + column * size;
+  vec sum[MOST];
+  UNROLL for (int j = 0; j < blocks * ATTEND_VECS; j++) sum[j] = vec_set1(0.0f);
+  for (int64_t k = 0; k < keys; k++, at += ld * size) {
+    const vec of = vec_set1(p[k]);
+    UNROLL for (int j = 0; j < blocks * ATTEND_VECS; j++) sum[j] =
+        vec_fma(of, attend_load(type, at + (int64_t)j * VEC * size), sum[j]);
+  }
+  UNROLL for (int j = 0; j < blocks * ATTEND_VECS; j++) {
+    float *to = sums + column + (int64_t)j * VEC;
+    vec_store(to, vec_load(to) + sum[j]);
+  }
+}
+
+INLINE void attend_gather(const int type, float *sums, const float *p, const void *rows, int64_t ld,
+                          int64_t keys, int64_t n) {
+  int64_t i = 0;
+  for (; i + 64 <= n; i += 64) attend_columns(type, 4, sums, p, rows, ld, keys, i);
+  for (; i < n; i += 16) attend_columns(type, 1, sums, p, rows, ld, keys, i);
+}
+
+#define ATTEND_FEW(name, type)                                                                              \
+  static void attend_dots_##name(float *s, const float *x, const void *rows, int64_t ld, int64_t keys,      \
+                                 int64_t n) {                                                               \
+    attend_dots(type, s, x, rows, ld, keys, n);                                                             \
+  }                                                                                                         \
+  static void attend_gather_##name(float *sums, const float *p, const void *rows, int64_t ld, int64_t keys, \
+                                   int64_t n) {                                                             \
+    attend_gather(type, sums, p, rows, ld, keys, n);                                                        \
+  }
+ATTEND_FEW(f32, 0)
+ATTEND_FEW(bf16, 1)
+ATTEND_FEW(f16, 2)
+#undef ATTEND_FEW
 
 #endif
 #endif

@@ -140,13 +140,7 @@ INLINE void dot_some(float *sums, const float *x, const float *w, int64_t ld, in
       for (int r = 0; r < F8_AT_ONCE; r++)
         lane[r][v] = vec_fma(of, vec_load(w + r * ld + k + v * VEC), lane[r][v]);
     }
-  for (int r = 0; r < F8_AT_ONCE; r++) {
-    float all[F8_LANES];
-    for (int v = 0; v < F8_VECS; v++) vec_store(all + v * VEC, lane[r][v]);
-    for (int half = F8_LANES / 2; half > 0; half /= 2)
-      for (int v = 0; v < half; v++) all[v] += all[v + half];
-    sums[r] += all[0];
-  }
+  for (int r = 0; r < F8_AT_ONCE; r++) sums[r] += vec_sum16(lane[r]);
 }
 
 static void dot_rows(float *sums, const float *x, const float *w, int64_t ld, int64_t n) {

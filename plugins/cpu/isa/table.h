@@ -64,7 +64,8 @@
   .attend = {attend_exact, attend_fast},                                               \
   .attend_scale = attend_scale,                                                        \
   .strips = attend_strips,                                                             \
-  .attend_gather = attend_gather,                                                      \
+  .attend_dots = {attend_dots_f32, attend_dots_bf16, attend_dots_f16},                 \
+  .attend_gather = {attend_gather_f32, attend_gather_bf16, attend_gather_f16},         \
   .dequantize = dequantize_group,                                                      \
   .scale_sums = scale_sums,                                                            \
   .pair_tokens = PAIRS_TOKENS,                                                         \

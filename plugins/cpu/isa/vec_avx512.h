@@ -44,6 +44,14 @@ INLINE vec vec_fma(vec a, vec b, vec c) {
   return _mm512_fmadd_ps(a, b, c);
 }
 
+/* The sum of 16 lanes, of vectors one after the other: lanes 8 apart first, then 4, 2 and 1. */
+INLINE float vec_sum16(const vec *v) {
+  const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(*v), _mm512_extractf32x8_ps(*v, 1));
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
 INLINE __m256i vec_load_16(const uint16_t *p) {
   return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }

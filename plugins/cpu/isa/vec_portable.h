@@ -60,6 +60,12 @@ INLINE vec vec_fma(vec a, vec b, vec c) {
 #endif
 }
 
+/* The sum of 16 lanes, of vectors one after the other: lanes 8 apart first, then 4, 2 and 1. */
+INLINE float vec_sum16(const vec *v) {
+  const vec four = (v[0] + v[2]) + (v[1] + v[3]);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
 INLINE vec vec_load_bf16(const uint16_t *p) {
   return (vec){cpu_bf16_load(p[0]), cpu_bf16_load(p[1]), cpu_bf16_load(p[2]), cpu_bf16_load(p[3])};
 }

@@ -25,6 +25,7 @@ enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, 
   (1 << 20)                 /* bytes of panels of all keys of a group that a member keeps: they stay in L2 */
 #define CPU_ATTEND_LANES 16 /* of the sum of a query's powers */
 #define CPU_ATTEND_ALONE 65536.0 /* products up to which the team is not woken */
+#define CPU_HALF_TYPES 3         /* f32, bf16, f16: those below it in cpu_wide_index */
 #define CPU_BOOL 5               /* type of a mask, in addition to cpu_wide_index */
 
 typedef struct cpu_attention {

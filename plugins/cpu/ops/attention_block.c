@@ -43,28 +43,22 @@ static void scores_of_few(const cpu_block *b, const tile *t) {
   const cpu_attend *call = b->call;
   const cpu_kernels *kernels = kernels_of(b);
   const int64_t D = call->plan->D, wide = cpu_up16(D);
-  const int as_is = call->k.type == 0 && wide == D;
+  const int as_is = call->k.type < CPU_HALF_TYPES && wide == D;
+  const int64_t step = as_is ? t->keys : CPU_F8_ROWS;
   const float *q = (const float *)(const void *)b->q;
-  for (int64_t j = 0; j < t->wide; j += CPU_F8_ROWS) {
-    const float *rows = (const float *)(const void *)cpu_row_at(&call->k, b->batch, b->group, t->first + j);
-    int64_t ld = call->k.strides[2];
-    if (!as_is || j + CPU_F8_ROWS > t->keys) {
-      for (int64_t i = 0; i < CPU_F8_ROWS; i++) {
-        if (j + i < t->keys)
-          load_row(kernels, &call->k, cpu_row_at(&call->k, b->batch, b->group, t->first + j + i), D, wide,
-                   b->row + i * wide);
-        else
-          memset(b->row + i * wide, 0, (size_t)wide * sizeof *b->row);
-      }
-      rows = b->row;
-      ld = wide;
-    }
-    for (int64_t r = 0; r < b->count; r++) {
-      float *s = b->s + r * CPU_X_LD + j;
-      memset(s, 0, CPU_F8_ROWS * sizeof *s);
-      kernels->dot_rows(s, q + r * CPU_X_LD, rows, ld, wide);
-    }
+  for (int64_t j = 0; j < t->keys; j += step) {
+    const int64_t count = t->keys - j < step ? t->keys - j : step;
+    const void *rows = cpu_row_at(&call->k, b->batch, b->group, t->first + j);
+    for (int64_t i = 0; i < count && !as_is; i++)
+      load_row(kernels, &call->k, cpu_row_at(&call->k, b->batch, b->group, t->first + j + i), D, wide,
+               b->row + i * wide);
+    for (int64_t r = 0; r < b->count; r++)
+      kernels->attend_dots[as_is ? call->k.type : 0](b->s + r * CPU_X_LD + j, q + r * CPU_X_LD,
+                                                     as_is ? rows : b->row, as_is ? call->k.strides[2] : wide,
+                                                     count, wide);
   }
+  for (int64_t r = 0; r < b->count; r++)
+    memset(b->s + r * CPU_X_LD + t->keys, 0, (size_t)(t->wide - t->keys) * sizeof *b->s);
 }
 
 /* ---- masks ------------------------------------------------------------------------------------ */
@@ -121,18 +115,16 @@ static void powers(cpu_block *b, const tile *t, int64_t row, int64_t count, int 
 static void gather_for_few(const cpu_block *b, const tile *t) {
   const cpu_attend *call = b->call;
   const int64_t E = call->plan->E, wide = cpu_up16(E);
-  const float *rows = (const float *)(const void *)cpu_row_at(&call->v, b->batch, b->group, t->first);
-  int64_t ld = call->v.strides[2];
+  const void *rows = cpu_row_at(&call->v, b->batch, b->group, t->first);
+  const int as_is = call->v.type < CPU_HALF_TYPES && wide == E;
+  const int64_t ld = as_is ? call->v.strides[2] : wide;
   float *copy = (float *)(void *)b->v;
-  if (call->v.type != 0 || wide != E) {
-    for (int64_t j = 0; j < t->keys; j++)
-      load_row(kernels_of(b), &call->v, cpu_row_at(&call->v, b->batch, b->group, t->first + j), E, wide,
-               copy + j * wide);
-    rows = copy;
-    ld = wide;
-  }
+  for (int64_t j = 0; j < t->keys && !as_is; j++)
+    load_row(kernels_of(b), &call->v, cpu_row_at(&call->v, b->batch, b->group, t->first + j), E, wide,
+             copy + j * wide);
   for (int64_t i = 0; i < b->count; i++)
-    kernels_of(b)->attend_gather(b->sums + i * wide, b->s + i * CPU_X_LD, rows, ld, t->keys, wide);
+    kernels_of(b)->attend_gather[as_is ? call->v.type : 0](b->sums + i * wide, b->s + i * CPU_X_LD,
+                                                           as_is ? rows : copy, ld, t->keys, wide);
 }
 
 /* ---- many queries ----------------------------------------------------------------------------- */
