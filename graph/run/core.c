@@ -121,6 +121,16 @@ static void *alloc_lines(uint64_t bytes) {
   return data;
 }
 
+/* The pages of a mapped file that were copied are given back. */
+static void copy_mapped(unsigned char *to, const unsigned char *from, uint64_t bytes) {
+  enum { PIECE = 4 << 20 };
+  for (uint64_t at = 0; at < bytes; at += PIECE) {
+    const uint64_t n = bytes - at < PIECE ? bytes - at : PIECE;
+    memcpy(to + at, from + at, n);
+    gdrop_mapped(from + at, n);
+  }
+}
+
 int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err) {
   const uint32_t size = BS_DTYPE_BYTES(root->dtype);
   *out_data = (void *)root->data;
@@ -138,7 +148,7 @@ int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_erro
     free(data);
     return no_memory(err);
   }
-  memcpy(data, root->data, bytes);
+  copy_mapped(data, root->data, bytes);
   core->copies[core->n_copies++] = (gcopy){root->data, data};
   *out_data = data;
   return BS_OK;
