@@ -34,7 +34,7 @@ def made(bench, name, command):
 def timed(bench, path, peer, threads, more):
     """The rows of one bench; a peer that cannot be had, or differs, is told in the place of rows."""
     command = [bench.path("bin", "bsrun"), "model", "bench", path, "--peer", peer, "--threads", str(threads), *more,
-               "--seconds", str(bench.count(8, 0.05)), "--out", "off", "-q", "-o", "json"]
+               "--seconds", str(bench.count(3, 0.05)), "--out", "off", "-q", "-o", "json"]
     try:
         return json.loads(bench.run(command, env=dict(os.environ, BS_PEERS_DIR=bench.peers.folder)))
     except RuntimeError as why:
@@ -52,13 +52,13 @@ def cells(row, model, weights, peer, bar):
             f"{pair['apart']:.1e}")
 
 
-def language(bench):
+def language(bench, names=LANGUAGE, kinds=TYPES, prompts=(128, 512)):
     rows = []
-    for model in LANGUAGE[:bench.count(2, 1)]:
-        for kind in TYPES:
+    for model in names[:bench.count(2, 1)]:
+        for kind in kinds:
             path = made(bench, f"{model}-{kind}.gguf", [python(bench), os.path.join(ROOT, "bench", "make_gguf.py"), model, kind])
             for threads in bench.threads(1, 2):
-                for tokens in (128, 512):
+                for tokens in prompts:
                     found = timed(bench, path, "llama", threads, ["--dim", f"sequence={tokens}", "--cache-tokens", str(tokens + 128)])
                     for row in found["rows"]:
                         if row["work"] == "prefill" or tokens == 128:

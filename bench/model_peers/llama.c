@@ -68,7 +68,7 @@ static int decode(peer *p) {
 }
 
 static int write_logits(peer *p, const char *folder) {
-  char path[4096], head[128];
+  char path[4300], head[128];
   const int32_t words = llama_vocab_n_tokens(llama_model_get_vocab(p->model));
   snprintf(path, sizeof path, "%s/logits.npy", folder);
   const float *logits = prefill(p) ? llama_get_logits_ith(p->context, -1) : NULL;

@@ -22,7 +22,7 @@
 enum { SAMPLES = 200, LEAST_SAMPLES = 5 };
 /* How far a peer's outputs may be from ours (peer.h): of floats, of quantised weights with X in bytes, which
  * runtimes round differently, and of a model of the peer's own. */
-static const double APART = 1e-3, APART_QUANTISED = 0.05, APART_OTHER = 0.2;
+static const double APART = 1e-3, APART_QUANTISED = 0.05, APART_OTHER = 0.3;
 static const double LONGEST_SAMPLE = 0.05, SHORTEST_SAMPLE = 2e-3, WARM_SECONDS = 2, PROFILE_SECONDS = 1;
 
 typedef struct benching {
