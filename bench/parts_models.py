@@ -46,9 +46,9 @@ def cells(row, model, weights, peer, bar):
     pair = row["peer"]
     share = row.get("read", {}).get("share")
     ratio = dict(pair, ratio=pair["speedup"])
-    met = pair["speedup"] >= bar if bar else None
+    met = "-" if not bar else "unclear" if row["unclear"] else "yes" if pair["speedup"] >= bar else "no"
     return (model, weights, row["work"], row.get("cache_tokens") or row.get("tokens") or "-", row["threads"], peer, f"{row['median_s'] * 1e3:.2f}",
-            interval(ratio, 2), f"{share:.2f}" if share is not None else "-", bar or "-", "-" if met is None else "yes" if met else "no",
+            interval(ratio, 2), f"{share:.2f}" if share is not None else "-", bar or "-", met,
             f"{pair['apart']:.1e}")
 
 

@@ -360,6 +360,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   json_t *nodes = NULL;
   bs_load before, after;
   if (r.threads == 0) r.threads = bs_machine_cores();
+  r.bind = asked->peer != NULL; /* on the cores that the peer has */
   benching b = {.context = context,
                 .request = &r,
                 .asked = asked,

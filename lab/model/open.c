@@ -423,6 +423,7 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
                             const char *const *choices, size_t n_choices, bs_session *share, bs_error *err) {
   const bs_session_options options = {.struct_size = sizeof options,
                                       .threads = request->threads,
+                                      .bind = request->bind,
                                       .backend = request->backend,
                                       .dims = model->dim_pointers,
                                       .n_dims = (uint32_t)model->n_dims,
