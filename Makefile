@@ -16,7 +16,7 @@ help:
 	@echo 'make bench    benchmarks against the peers, about an hour; prints Markdown tables (docs/performance.md)'
 	@echo '              ISA=avx2 or all, CHOICE=measured, SKIP=grid,build, ONLY=matmul, QUICK=1, BS_PEERS_DIR=folder'
 	@echo 'make bench-models   language models and MiniLM beside llama.cpp, ONNX Runtime and OpenVINO (BS_PEERS_DIR=folder, which'
-	@echo '              scripts/peers fills); writes docs/data/DATE-models.jsonl and the tables of docs/performance.md'
+	@echo '              scripts/peers fills); writes docs/data/DATE-models.jsonl and the table of docs/dev/benchmarks.md'
 	@echo 'make bench-sim   messages a second and memory of the simulator, beside other simulators'
 	@echo 'make answer   docs/answer.md and its chart: blockshock beside the other methods and dense, measured here in minutes'
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
