@@ -2,7 +2,8 @@
  * test_lower_cases.c - the lowering of ONNX operators, by the cases of tests/graph/cases: models as text, the
  * tensors that are fed, and those that ONNX's own reference gives or what the refusal says. nodes.txt holds
  * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py),
- * near.txt what a pass must leave alone (pass_cases.py), passes.txt what the fuzzer of the passes found
+ * signal.txt those of recurrent layers and spectra (signal_cases.py), near.txt what a pass must leave alone
+ * (pass_cases.py), passes.txt what the fuzzer of the passes found
  * (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with two narrow layers
  * (model_cases.py). */
 #include "lab/model/verify.h"
@@ -172,10 +173,11 @@ static int as_written(case_run *c, bs_session *session) {
 
 /* The exports, which take longest, with the passes on the backend that users have alone. */
 START_TEST(right_cases_are_as_written) {
-  static const char *const files[] = {"lower.txt", "nodes.txt", "models.txt"};
-  const int n = TEST_COUNT(modes), mode = _i < 2 * n ? _i % n : n - 1;
+  static const char *const files[] = {"lower.txt", "nodes.txt", "models.txt", "signal.txt"};
+  const int n = TEST_COUNT(modes), mode = _i < 2 * n ? _i % n : n - 1,
+            file = _i < 2 * n ? _i / n : _i - 2 * n + 2;
   if (BS_SLOW && mode != n - 1) return;
-  run_file_also(files[_i / n], modes[mode].backend, modes[mode].passes_off, MODELS, as_written);
+  run_file_also(files[file], modes[mode].backend, modes[mode].passes_off, MODELS, as_written);
 }
 END_TEST
 
@@ -187,6 +189,12 @@ static void run_served(const char *name, int mode, int least) {
 
 START_TEST(cases_of_our_own) {
   run_served("lower.txt", _i, 100);
+}
+END_TEST
+
+/* Recurrent layers, Fourier transforms, inverse functions (signal_cases.py); f64 is left to ref. */
+START_TEST(signals) {
+  run_file("signal.txt", modes[_i].backend, modes[_i].passes_off, 40);
 }
 END_TEST
 
@@ -232,11 +240,12 @@ END_TEST
 int main(void) {
   const test_case rows[] = {{cases_of_our_own, TEST_COUNT(modes)},
                             {near_patterns, TEST_COUNT(modes)},
+                            {signals, TEST_COUNT(modes)},
                             {found_by_the_fuzzer, TEST_COUNT(modes)},
                             {small_node_tests, TEST_COUNT(modes)},
                             {exported_models, TEST_COUNT(modes)},
                             {exports_without_a_pass},
-                            {right_cases_are_as_written, 2 * TEST_COUNT(modes) + 1},
+                            {right_cases_are_as_written, 2 * TEST_COUNT(modes) + 2},
                             {0}};
   return run_tests("lower_cases", rows, (test_setup){open_all, close_all, 120});
 }
