@@ -17,9 +17,10 @@ enum { OPSET = 25 }; /* the first whose Attention has windows */
 static const struct {
   const char *type;
   void (*build)(hf_build *b, int64_t asked);
-} builders[] = {{"gpt2", hf_gpt2},     {"llama", hf_llama},    {"mistral", hf_llama}, {"qwen2", hf_llama},
-                {"qwen3", hf_llama},   {"phi3", hf_llama},     {"olmo2", hf_llama},   {"gemma2", hf_llama},
-                {"mixtral", hf_llama}, {"qwen3_moe", hf_llama}};
+} builders[] = {{"gpt2", hf_gpt2},      {"llama", hf_llama},     {"mistral", hf_llama}, {"qwen2", hf_llama},
+                {"qwen3", hf_llama},    {"phi3", hf_llama},      {"olmo2", hf_llama},   {"gemma2", hf_llama},
+                {"mixtral", hf_llama},  {"qwen3_moe", hf_llama}, {"granite", hf_llama}, {"smollm3", hf_llama},
+                {"seed_oss", hf_llama}, {"exaone4", hf_llama}};
 
 static void close_weights(void *weights) {
   hf_weights_close(weights);
@@ -40,7 +41,8 @@ static void build_model(hf_build *b, const char *folder, int64_t asked) {
     }
   hf_refuse(
       b, "model_type",
-      "known: gpt2 llama mistral qwen2 qwen3 phi3 olmo2 gemma2 mixtral qwen3_moe; others are read as .onnx");
+      "known: gpt2 llama mistral qwen2 qwen3 phi3 olmo2 gemma2 mixtral qwen3_moe granite smollm3 seed_oss "
+      "exaone4; others are read as .onnx");
 }
 
 /* Tensors that files of old programs hold and that no model needs: tables that are computed. */

@@ -81,6 +81,8 @@ int64_t hf_count(const hf_build *b, const char *key);
 /* Text i of a list; NULL: it is not there or no text. */
 const char *hf_item(const hf_build *b, const char *key, int64_t i);
 int hf_list_has_int(const hf_build *b, const char *key, int64_t number);
+/* Element i of a list, a whole number between least and most. */
+int64_t hf_list_int(hf_build *b, const char *key, int64_t i, int64_t least, int64_t most);
 /* A list of `count` positive numbers. */
 void hf_reals(hf_build *b, const char *key, int64_t count, float *out_numbers);
 /* Refuses what is no object, and a key of it that is not in `known`, a list that ends with NULL. */

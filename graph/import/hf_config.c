@@ -72,6 +72,17 @@ void hf_refuse(hf_build *b, const char *key, const char *known) {
   bad(b, key, known);
 }
 
+int64_t hf_list_int(hf_build *b, const char *key, int64_t i, int64_t least, int64_t most) {
+  char want[96];
+  const json_t *item = json_array_get(find(b, key), (size_t)i);
+  if (b->rc != BS_OK) return least;
+  if (json_is_integer(item) && json_integer_value(item) >= least && json_integer_value(item) <= most)
+    return json_integer_value(item);
+  snprintf(want, sizeof want, "it must be a list of whole numbers from %" PRId64 " to %" PRId64, least, most);
+  bad(b, key, want);
+  return least;
+}
+
 int64_t hf_int(hf_build *b, const char *key, int64_t least, int64_t most, int64_t otherwise) {
   char want[96];
   const json_t *value = find(b, key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * llama.c - Llama and its kin of a folder (Llama, Mistral, Qwen2, Qwen3, Phi-3, OLMo2, Gemma 2):
+ * llama.c - Llama and its kin of a folder (Mistral, Qwen2, Qwen3, Phi-3, OLMo2, Gemma 2, Granite ..):
  * root-mean-square norms, rotary positions, grouped heads, sliding windows, a gated MLP. Called by hf.c. */
 #include <math.h>
 #include <stdio.h>
@@ -10,11 +10,12 @@
 
 /* Which layers have a sliding window. */
 enum {
-  WINDOW_NONE,   /* none: a config.json that asks for one is refused */
-  WINDOW_ALL,    /* all, where sliding_window is there */
-  WINDOW_USED,   /* all, with use_sliding_window */
-  WINDOW_LISTED, /* with use_sliding_window: those of layer_types, else from max_window_layers on */
-  WINDOW_EVERY_2 /* those of layer_types, else layers 0, 2 .. */
+  WINDOW_NONE,    /* none: a config.json that asks for one is refused */
+  WINDOW_ALL,     /* all, where sliding_window is there */
+  WINDOW_USED,    /* all, with use_sliding_window */
+  WINDOW_LISTED,  /* with use_sliding_window: those of layer_types, else from max_window_layers on */
+  WINDOW_EVERY_2, /* those of layer_types, else layers 0, 2 .. */
+  WINDOW_PATTERN  /* those of layer_types, else all but each sliding_window_pattern-th */
 };
 
 /* What else a kind has. */
@@ -28,7 +29,11 @@ enum {
   MLP_BIAS = 64,       /* mlp_bias is a key */
   WIDE = 128,          /* norms in f32 to the end, and heads are turned in f32 */
   EXPERTS = 256,       /* layers of experts: all, or with decoder_sparse_step and mlp_only_layers some */
-  MIXTRAL = 512        /* their names and gates */
+  MIXTRAL = 512,       /* their names and gates */
+  MULTIPLIERS = 1024,  /* of embeddings, scores, residuals and logits */
+  SOME_TURNED = 2048,  /* layers whose heads are not rotated */
+  OUT_BIAS = 4096,     /* attention_out_bias is a key */
+  TIED = 8192          /* tie_word_embeddings is true where it is absent */
 };
 
 /* The kinds of models, and what their config.json means where a key is not there. */
@@ -48,12 +53,17 @@ static const family families[] = {
     {"olmo2", 1e-5, 1e4, 0, 0, WINDOW_NONE, NORM_QK | NORM_AFTER | ATTENTION_BIAS | WIDE},
     {"gemma2", 1e-6, 1e4, 4096, 256, WINDOW_EVERY_2, GEMMA | ATTENTION_BIAS},
     {"mixtral", 1e-5, 1e6, 0, 0, WINDOW_ALL, EXPERTS | MIXTRAL},
-    {"qwen3_moe", 1e-6, 1e4, 4096, 0, WINDOW_USED, NORM_HEADS | ATTENTION_BIAS | EXPERTS}};
+    {"qwen3_moe", 1e-6, 1e4, 4096, 0, WINDOW_USED, NORM_HEADS | ATTENTION_BIAS | EXPERTS},
+    {"granite", 1e-6, 1e4, 0, 0, WINDOW_NONE, ATTENTION_BIAS | MLP_BIAS | MULTIPLIERS},
+    {"smollm3", 1e-6, 2e6, 0, 0, WINDOW_NONE, ATTENTION_BIAS | MLP_BIAS | SOME_TURNED | TIED},
+    {"seed_oss", 1e-6, 1e4, 0, 128, WINDOW_NONE, ATTENTION_BIAS | MLP_BIAS | OUT_BIAS},
+    {"exaone4", 1e-5, 1e4, 4096, 0, WINDOW_PATTERN, NORM_HEADS | NORM_AFTER | SOME_TURNED}};
 
 typedef struct llama {
   const family *kind;
   int64_t width, inner, heads, groups, head; /* head: width of one */
   double eps, scale, softcap, cap;           /* scale, softcap: of scores; cap: of logits */
+  double embeddings_by, residual_by, logits_over;
   hf_rope rope;
   hf_experts experts;
   const char *prefix; /* of all names: "model." or "" */
@@ -82,10 +92,13 @@ static int64_t stated_window(hf_build *b, const family *kind) {
 /* Whether transformers gives the layer that window. */
 static int has_window(hf_build *b, const family *kind, int64_t layer) {
   if (kind->windows == WINDOW_ALL) return 1;
-  if (!hf_bool(b, "use_sliding_window", kind->windows == WINDOW_EVERY_2)) return 0;
+  if (!hf_bool(b, "use_sliding_window", kind->windows == WINDOW_EVERY_2 || kind->windows == WINDOW_PATTERN))
+    return 0;
   if (kind->windows == WINDOW_USED) return 1;
   if (hf_has_key(b, "layer_types")) return !is_full(b, hf_item(b, "layer_types", layer));
   if (kind->windows == WINDOW_EVERY_2) return layer % 2 == 0;
+  if (kind->windows == WINDOW_PATTERN)
+    return (layer + 1) % hf_int(b, "sliding_window_pattern", 1, INT32_MAX, 4) != 0;
   return layer >= hf_int(b, "max_window_layers", 0, INT32_MAX, kind->windows == WINDOW_NONE ? 0 : 28);
 }
 
@@ -97,12 +110,24 @@ static int64_t layer_window(hf_build *b, const llama *l, int64_t layer) {
   if (window >= b->cache) return 0;
   if (used && l->kind->windows == WINDOW_NONE)
     hf_refuse(b, "sliding_window", "this model_type has no windows; ask for fewer cache tokens");
-  if ((l->kind->windows == WINDOW_ALL || l->kind->windows == WINDOW_EVERY_2) && window > 0 &&
+  const uint32_t kind = l->kind->windows;
+  if ((kind == WINDOW_ALL || kind == WINDOW_EVERY_2 || kind == WINDOW_PATTERN) && window > 0 &&
       !hf_bool(b, "use_sliding_window", 1))
     hf_refuse(b, "use_sliding_window", "windows of this model_type cannot be left out");
   if (hf_has_key(b, "layer_types") && is_full(b, hf_item(b, "layer_types", layer)) == used)
     hf_refuse(b, "layer_types", "this model_type has no such layers, or sliding_window is null");
   return used ? window : 0;
+}
+
+/* Whether the heads of a layer are rotated: as no_rope_layers says, or those with a window where some have
+ * one. */
+static int is_turned(hf_build *b, const llama *l, int64_t layer) {
+  static const char listed[] = "no_rope_layers", interval[] = "no_rope_layer_interval";
+  if (!has(l, SOME_TURNED)) return 1;
+  if (l->kind->windows == WINDOW_PATTERN)
+    return stated_window(b, l->kind) == 0 || has_window(b, l->kind, layer);
+  if (hf_has_key(b, listed)) return hf_list_int(b, listed, layer, 0, 1) != 0;
+  return (layer + 1) % hf_int(b, interval, 1, INT32_MAX, 4) != 0;
 }
 
 /* ---- layers ----------------------------------------------------------------------------------- */
@@ -147,28 +172,31 @@ static uint32_t projected(hf_build *b, const llama *l, const char *prefix, const
   return linear(b, hf_name(b, hf_name(b, prefix, which), "_proj"), "attention_bias", x, l->width, rows);
 }
 
-/* Q or K: its product, norm, heads and rotation. `which`: ".q" or ".k". */
+/* Q or K: its product, norm, heads and where `turned` their rotation. `which`: ".q" or ".k". */
 static uint32_t rotated(hf_build *b, const llama *l, const char *prefix, const char *which, uint32_t x,
-                        int64_t first, int64_t heads) {
+                        int64_t first, int64_t heads, int turned) {
   const char *name = hf_name(b, prefix, which), *norm_name = hf_name(b, name, "_norm");
   uint32_t y = projected(b, l, prefix, which, x, first, heads);
   if (has(l, NORM_QK)) y = norm(b, l, norm_name, y, heads * l->head);
   y = hf_heads(b, name, y, heads, l->head);
   if (has(l, NORM_HEADS)) y = norm(b, l, norm_name, y, l->head);
-  return hf_rope_turn(b, &l->rope, hf_name(b, name, "_rope"), y, l->head);
+  return turned ? hf_rope_turn(b, &l->rope, hf_name(b, name, "_rope"), y, l->head) : y;
 }
 
-static uint32_t attention(hf_build *b, const llama *l, const char *prefix, uint32_t x, int64_t window) {
-  const hf_attend how = {.scale = l->scale, .softcap = l->softcap, .window = window, .filled = b->filled};
-  const uint32_t q = rotated(b, l, prefix, ".q", x, 0, l->heads),
-                 k = rotated(b, l, prefix, ".k", x, l->heads, l->groups);
+static uint32_t attention(hf_build *b, const llama *l, const char *prefix, uint32_t x, int64_t layer) {
+  const hf_attend how = {
+      .scale = l->scale, .softcap = l->softcap, .window = layer_window(b, l, layer), .filled = b->filled};
+  const int turned = is_turned(b, l, layer);
+  const uint32_t q = rotated(b, l, prefix, ".q", x, 0, l->heads, turned),
+                 k = rotated(b, l, prefix, ".k", x, l->heads, l->groups, turned);
   const uint32_t v =
       hf_heads(b, hf_name(b, prefix, ".v"), projected(b, l, prefix, ".v", x, l->heads + l->groups, l->groups),
                l->groups, l->head);
   const uint32_t keys = hf_remember(b, hf_name(b, prefix, ".cache_k"), k, l->groups, l->head),
                  values = hf_remember(b, hf_name(b, prefix, ".cache_v"), v, l->groups, l->head);
   const uint32_t y = hf_unheads(b, prefix, hf_attention(b, prefix, q, keys, values, &how), l->heads, l->head);
-  return linear(b, hf_name(b, prefix, ".o_proj"), "attention_bias", y, l->heads * l->head, l->width);
+  const char *bias = has(l, OUT_BIAS) ? "attention_out_bias" : "attention_bias";
+  return linear(b, hf_name(b, prefix, ".o_proj"), bias, y, l->heads * l->head, l->width);
 }
 
 /* act(gate) up. */
@@ -205,19 +233,26 @@ static uint32_t feed_forward(hf_build *b, const llama *l, const char *prefix, ui
   return hf_experts_of(b, &l->experts, hf_has_weight(b, hf_name(b, old, ".gate.weight")) ? old : now, x);
 }
 
+/* x by a number; 1: x. */
+static uint32_t times(hf_build *b, const char *name, uint32_t x, double by) {
+  return by == 1 ? x : hf_op2(b, "Mul", name, x, hf_number(b, by, b->dtype));
+}
+
 static uint32_t block(hf_build *b, const llama *l, uint32_t x, int64_t layer) {
   char number[40];
   snprintf(number, sizeof number, "layers.%lld", (long long)layer);
   const char *prefix = hf_name(b, l->prefix, number);
   const int before = !has(l, NORM_AFTER), behind = has(l, NORM_AFTER | GEMMA);
   uint32_t y = before ? norm(b, l, hf_name(b, prefix, ".input_layernorm"), x, l->width) : x;
-  y = attention(b, l, hf_name(b, prefix, ".self_attn"), y, layer_window(b, l, layer));
+  y = attention(b, l, hf_name(b, prefix, ".self_attn"), y, layer);
   if (behind) y = norm(b, l, hf_name(b, prefix, ".post_attention_layernorm"), y, l->width);
+  y = times(b, hf_name(b, prefix, ".attn_times"), y, l->residual_by);
   x = hf_op2(b, "Add", hf_name(b, prefix, ".attn_residual"), y, x);
   const char *second = has(l, GEMMA) ? ".pre_feedforward_layernorm" : ".post_attention_layernorm";
   y = before ? norm(b, l, hf_name(b, prefix, second), x, l->width) : x;
   y = feed_forward(b, l, prefix, y, layer);
   if (behind) y = norm(b, l, hf_name(b, prefix, ".post_feedforward_layernorm"), y, l->width);
+  y = times(b, hf_name(b, prefix, ".mlp_times"), y, l->residual_by);
   return hf_op2(b, "Add", hf_name(b, prefix, ".mlp_residual"), y, x);
 }
 
@@ -231,6 +266,14 @@ static double cap_of(hf_build *b, const char *key, double otherwise) {
 /* Keys that say how numbers are made and that a kind may not have. */
 static void read_rest(hf_build *b, llama *l) {
   l->scale = 1 / sqrt((double)l->head);
+  l->embeddings_by = has(l, GEMMA) ? sqrt((double)l->width) : 1;
+  l->residual_by = l->logits_over = 1;
+  if (has(l, MULTIPLIERS)) {
+    l->scale = hf_real(b, "attention_multiplier", 1);
+    l->embeddings_by = hf_real(b, "embedding_multiplier", 1);
+    l->residual_by = hf_real(b, "residual_multiplier", 1);
+    l->logits_over = hf_real(b, "logits_scaling", 1);
+  }
   if (has(l, GEMMA)) {
     l->scale = 1 / sqrt(hf_real(b, "query_pre_attn_scalar", 256));
     l->softcap = cap_of(b, "attn_logit_softcapping", 50);
@@ -273,7 +316,8 @@ static void read_config(hf_build *b, llama *l) {
   l->width = hf_int(b, "hidden_size", 1, 1 << 24, 0);
   l->inner = hf_int(b, "intermediate_size", 1, 1 << 26, 0);
   l->heads = hf_int(b, "num_attention_heads", 1, 1 << 16, 0);
-  l->groups = hf_int(b, "num_key_value_heads", 1, l->heads, l->heads);
+  const int stated = has(l, SOME_TURNED | OUT_BIAS); /* the default is a number of its own */
+  l->groups = hf_int(b, "num_key_value_heads", 1, l->heads, stated ? 0 : l->heads);
   const int own = l->kind->head > 0 && !hf_is_null(b, "head_dim");
   l->head = hf_int(b, "head_dim", 1, 1 << 16, own ? l->kind->head : l->width / l->heads);
   l->eps = hf_real(b, "rms_norm_eps", l->kind->eps);
@@ -295,11 +339,11 @@ void hf_llama(hf_build *b, int64_t asked) {
   hf_begin(b, hf_int(b, "max_position_embeddings", 1, INT32_MAX, 0), asked);
   hf_rope_read(b, l.head, l.kind->theta, has(&l, WIDE), &l.rope);
   uint32_t x = hf_op2(b, "Gather", "embeddings", embeddings, b->ids);
-  if (has(&l, GEMMA))
-    x = hf_op2(b, "Mul", "embeddings_scale", x, hf_number(b, sqrt((double)l.width), b->dtype));
+  x = times(b, "embeddings_scale", x, l.embeddings_by);
   for (int64_t i = 0; b->rc == BS_OK && i < layers; i++) x = block(b, &l, x, i);
   x = norm(b, &l, hf_name(b, l.prefix, "norm"), x, l.width);
-  const int tied = hf_bool(b, "tie_word_embeddings", has(&l, GEMMA));
+  if (l.logits_over != 1) x = hf_op2(b, "Div", "logits_scale", x, hf_number(b, l.logits_over, b->dtype));
+  const int tied = hf_bool(b, "tie_word_embeddings", has(&l, GEMMA | TIED));
   if (tied) hf_weights_use(b->weights, "lm_head.weight"); /* a copy of the embeddings */
   hf_end(b, x, tied ? embeddings : hf_weight(b, "lm_head.weight", 2, rows), words, l.cap);
 }

@@ -31,6 +31,10 @@ KINDS = {
     "gemma2": {"head_dim": 8},
     "mixtral": {"hidden_act": "silu", "num_local_experts": 3, "num_experts_per_tok": 2},
     "qwen3_moe": {"hidden_act": "silu", "head_dim": 8, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 7},
+    "granite": {"hidden_act": "silu"},
+    "smollm3": {"hidden_act": "silu"},
+    "seed_oss": {"hidden_act": "silu", "head_dim": 8},
+    "exaone4": {"hidden_act": "silu"},
 }
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}
@@ -81,6 +85,14 @@ CASES = [
                                      "hidden_size": 8, "tie_word_embeddings": True}, 4, 6),
     ("qwen3_moe_window", "qwen3_moe", WINDOW | {"attention_bias": True, "num_local_experts": 2, "num_experts": "-", "num_experts_per_tok": 2,
                                                 "num_hidden_layers": 1}, 5, 8),
+    ("granite", "granite", {"embedding_multiplier": 3.0, "logits_scaling": 2.5, "residual_multiplier": 0.22, "attention_multiplier": 0.1}, 5, 8),
+    ("granite_plain", "granite", {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "rms_norm_eps": "-"}, 5, 7),
+    ("smollm3", "smollm3", {"num_hidden_layers": 4, "rope_scaling": YARN}, 5, 8),
+    ("smollm3_listed", "smollm3", {"no_rope_layers": [0, 1], "tie_word_embeddings": False, "attention_bias": True, "sliding_window": 4}, 5, 7),
+    ("seed_oss", "seed_oss", {"attention_bias": True, "attention_out_bias": False}, 5, 8),
+    ("seed_oss_out", "seed_oss", {"attention_bias": False, "attention_out_bias": True, "mlp_bias": True}, 5, 7),
+    ("exaone4", "exaone4", {"sliding_window": 3, "num_hidden_layers": 3, "sliding_window_pattern": 3}, 5, 9),
+    ("exaone4_full", "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 2, "tie_word_embeddings": True}, 5, 8),
 ]  # fmt: skip
 
 
