@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "graph/lower/build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -143,6 +144,17 @@ uint32_t build_real(build *b, uint32_t dtype, double number) {
   return stopped(b) ? GNONE : value;
 }
 
+uint32_t build_reals(build *b, uint32_t dtype, const build_shape *shape, const double *numbers) {
+  const int64_t n = build_elements(shape);
+  if (stopped(b)) return GNONE;
+  if (dtype == BS_F64) return build_const(b, BS_F64, shape, numbers);
+  float *narrow = malloc((size_t)(n > 0 ? n : 0) * sizeof *narrow + 1);
+  if (narrow == NULL) build_no_memory(b);
+  for (int64_t i = 0; narrow != NULL && i < n; ++i) narrow[i] = (float)numbers[i];
+  const uint32_t value = build_const(b, BS_F32, shape, narrow);
+  free(narrow);
+  return build_cast(b, value, dtype);
+}
 uint32_t build_ints(build *b, const int64_t *values, int64_t n) {
   const build_shape shape = {1, {n}};
   return build_const(b, BS_I64, &shape, values);

@@ -21,6 +21,27 @@ static int32_t compare(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   return b.rc;
 }
 
+/* Bit by bit, of integers. */
+static int32_t bitwise(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  const char *name = node->op + strlen("Bitwise");
+  const uint32_t x = build_in(&b, 0), dtype = build_dtype(&b, x);
+  build_check(&b, !build_is_float(dtype) && dtype != BS_BOOL, "the operator takes integers");
+  if (b.rc != BS_OK) return b.rc;
+  if (name[0] == 'N') {
+    lower_map m;
+    lower_map_begin(&m, c, BS_I64);
+    const uint8_t y = lower_map_step(&m, BS_EXPR_XOR, lower_map_in(&m, x), lower_map_const_int(&m, -1), 0);
+    build_out(&b, 0, build_map(&b, &m, y, dtype));
+    return b.rc;
+  }
+  const uint32_t y = build_in(&b, 1);
+  build_check(&b, build_dtype(&b, y) == dtype, "its inputs have different dtypes");
+  const uint8_t step = name[0] == 'A' ? BS_EXPR_AND : name[0] == 'O' ? BS_EXPR_OR : BS_EXPR_XOR;
+  build_out(&b, 0, build_binary(&b, step, x, y, dtype));
+  return b.rc;
+}
+
 static int32_t logic(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0);
@@ -130,6 +151,10 @@ const lower_rule lower_rules_compare[] = {{"Equal", 7, 0, compare, NULL},
                                           {"Or", 7, 0, logic, NULL},
                                           {"Xor", 7, 0, logic, NULL},
                                           {"Not", 1, 0, logic, NULL},
+                                          {"BitwiseAnd", 18, 0, bitwise, NULL},
+                                          {"BitwiseOr", 18, 0, bitwise, NULL},
+                                          {"BitwiseXor", 18, 0, bitwise, NULL},
+                                          {"BitwiseNot", 18, 0, bitwise, NULL},
                                           {"IsNaN", 9, 0, is_nan, NULL},
                                           {"IsInf", 10, 0, is_inf, NULL},
                                           {"Where", 9, 0, where, NULL},

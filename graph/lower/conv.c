@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * conv.c - convolutions over one or two places: the padded input seen as overlapping windows, copied once,
+ * conv.c - convolutions over one to three places: the padded input seen as overlapping windows, copied once,
  * then one product. With a constant kernel and one group the product is `matmul` with a packed weight. */
 #include <string.h>
 
@@ -45,7 +45,7 @@ int64_t lower_conv_read(build *b, uint32_t x, uint32_t kernel, uint32_t bias, wi
   const int64_t groups = lower_int(b->node, "group", 1);
   build_check(b, sx.rank >= 3 && sx.rank == sk.rank, "X and W must have the same rank, at least 3");
   if (b->rc == BS_OK && sx.rank > 2 + WINDOW_PLACES)
-    build_refuse(b, 0, "a convolution over more than two places");
+    build_refuse(b, 0, "a convolution over more than three places");
   if (b->rc != BS_OK) return 1;
   build_check(b, groups > 0 && sx.dims[1] == sk.dims[1] * groups && sk.dims[0] % groups == 0,
               "the channels do not fit the kernel");
@@ -64,6 +64,22 @@ int64_t lower_conv_read(build *b, uint32_t x, uint32_t kernel, uint32_t bias, wi
   return groups;
 }
 
+/* Three places as two: what a window takes along the first place becomes channels, its outputs a batch. */
+static uint32_t by_slices(build *b, uint32_t x, uint32_t kernel, uint32_t bias, int64_t groups,
+                          const window *w) {
+  static const uint32_t order[BS_MAX_DIMS] = {0, 3, 1, 2, 4, 5};
+  const int64_t batch = build_dim(b, x, 0);
+  uint32_t slices = build_permute(b, window_first(b, x, w), order), y = GNONE;
+  slices = build_join_dims(b, build_copy(b, slices), 2, 2);
+  const uint32_t in[3] = {build_join_dims(b, slices, 0, 2), build_join_dims(b, kernel, 1, 2), bias};
+  const bs_attr attrs[3] = {{.name = "strides", .type = BS_ATTR_INTS, .ints = &w->stride[1], .count = 2},
+                            {.name = "dilations", .type = BS_ATTR_INTS, .ints = &w->dilation[1], .count = 2},
+                            {.name = "group", .type = BS_ATTR_INT, .i = groups}};
+  if (b->rc == BS_OK)
+    b->rc = lower_call(b->c, b->node, "Conv", in, bias != GNONE ? 3 : 2, attrs, 3, &y, 1, b->err);
+  return build_swap(b, build_split_dim(b, b->rc == BS_OK ? y : GNONE, 0, batch, w->out[0]), 1, 2);
+}
+
 static int32_t conv(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   window w = {0};
@@ -75,6 +91,10 @@ static int32_t conv(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const int64_t groups = lower_conv_read(&b, x, kernel, bias, &w);
   x = window_pad(&b, x, &w, GNONE);
   if (b.rc != BS_OK) return b.rc;
+  if (w.places == 3) {
+    build_out(&b, 0, by_slices(&b, x, kernel, bias, groups, &w));
+    return b.rc;
+  }
   if (groups == 1 && lower_is_const(c, kernel) && !lower_is_const(c, x)) {
     build_out(&b, 0, by_matmul(&b, x, kernel, bias, &w));
     return b.rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * conv_transpose.c - the transposed convolution over one or two places: X with zeros between its elements,
+ * conv_transpose.c - the transposed convolution over one to three places: X with zeros between its elements,
  * and a convolution of it by the kernel from its end to its begin, with inputs and outputs exchanged. */
 #include <string.h>
 
@@ -54,7 +54,8 @@ static int32_t conv_transpose(lower_ctx *c, const gmodel_node *node, bs_error *e
   int64_t stride[WINDOW_PLACES] = {0}, dilation[WINDOW_PLACES] = {0}, more[WINDOW_PLACES] = {0},
           wanted[WINDOW_PLACES] = {0}, begin_end[2 * WINDOW_PLACES] = {0}, pads[2 * BS_MAX_DIMS] = {0};
   build_check(&b, sx.rank >= 3 && sx.rank == sk.rank, "X and W must have the same rank, at least 3");
-  if (b.rc == BS_OK && places > WINDOW_PLACES) build_refuse(&b, 0, "a convolution over more than two places");
+  if (b.rc == BS_OK && places > WINDOW_PLACES)
+    build_refuse(&b, 0, "a convolution over more than three places");
   if (b.rc != BS_OK) return b.rc;
   build_check(&b, groups > 0 && sx.dims[1] == sk.dims[0] && sk.dims[0] % groups == 0,
               "the channels do not fit the kernel");

@@ -200,6 +200,7 @@ static int32_t topk(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 const lower_rule lower_rules_index[] = {{"Gather", 1, 0, gather, NULL},
                                         {"GatherElements", 11, 0, gather_elements, NULL},
                                         {"GatherND", 11, 0, gather_nd, NULL},
+                                        {"Scatter", 9, 10, scatter_elements, NULL},
                                         {"ScatterElements", 11, 0, scatter_elements, NULL},
                                         {"ScatterND", 11, 0, scatter_nd, NULL},
                                         {"TensorScatter", 24, 0, tensor_scatter, NULL},

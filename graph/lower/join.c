@@ -235,6 +235,52 @@ static int32_t trilu(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   return b.rc;
 }
 
+/* 1 on the diagonal k of a matrix of the input's shape, 0 elsewhere. */
+static int32_t eye_like(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  lower_map m;
+  const uint32_t x = build_in(&b, 0);
+  const build_shape shape = build_shape_of(&b, x);
+  const int64_t asked = lower_int(node, "dtype", 0), k = lower_int(node, "k", 0);
+  const uint32_t dtype = asked != 0 ? build_onnx_dtype(asked) : build_dtype(&b, x);
+  uint32_t y = GNONE;
+  build_check(&b, shape.rank == 2, "the rank is not 2");
+  if (b.rc == BS_OK && dtype == 0) build_refuse(&b, 0, "a dtype that the library does not compute with");
+  const uint32_t diagonal = build_expand(&b, build_const(&b, BS_I64, &(build_shape){0}, &k), &shape);
+  if (b.rc != BS_OK) return b.rc;
+  lower_map_begin(&m, c, BS_I64);
+  const uint8_t away = lower_map_step(&m, BS_EXPR_SUB, lower_map_step(&m, BS_EXPR_INDEX, 1, 0, 0),
+                                      lower_map_step(&m, BS_EXPR_INDEX, 0, 0, 0), 0);
+  const uint8_t one = lower_map_step(&m, BS_EXPR_EQ, lower_map_in(&m, diagonal), away, 0);
+  b.rc = lower_map_emit(&m, node, shape.rank, shape.dims, 1, &one, &dtype, &y, err);
+  build_out(&b, 0, y);
+  return b.rc;
+}
+
+/* Axes of other lengths: their middle is cut out, or zeros are added at both ends. */
+static int32_t center_crop_pad(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  uint32_t x = build_in(&b, 0), y = GNONE;
+  const uint32_t rank = build_rank(&b, x);
+  const bs_attr *chosen = lower_ints(node, "axes");
+  int64_t wanted[BS_MAX_DIMS] = {0}, pads[2 * BS_MAX_DIMS] = {0};
+  const uint32_t n = build_read_ints(&b, build_in(&b, 1), "its shape", wanted, BS_MAX_DIMS);
+  build_check(&b, n == (chosen != NULL ? (uint32_t)chosen->count : rank),
+              "shape has another length than axes");
+  for (uint32_t i = 0; i < n && b.rc == BS_OK; ++i) {
+    const uint32_t axis = build_axis(&b, chosen != NULL ? chosen->ints[i] : (int64_t)i, rank);
+    const int64_t more = wanted[i] - build_dim(&b, x, axis);
+    build_check(&b, wanted[i] >= 0 && wanted[i] <= INT32_MAX, "a dim is negative, or too large");
+    const int64_t begin = more >= 0 ? more / 2 : -((-more) / 2);
+    pads[axis] = begin;
+    pads[rank + axis] = more - begin;
+  }
+  const uint32_t in[2] = {x, build_ints(&b, pads, 2 * (int64_t)rank)};
+  if (b.rc == BS_OK) b.rc = lower_call(c, node, "Pad", in, 2, NULL, 0, &y, 1, err);
+  build_out(&b, 0, y);
+  return b.rc;
+}
+
 /* values[1] where the index along the new axis is the input's (negative ones count from the end). */
 static int32_t one_hot(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
@@ -271,5 +317,7 @@ const lower_rule lower_rules_join[] = {{"Concat", 4, 0, concat, NULL},
                                        {"Tile", 6, 0, tile, NULL},
                                        {"Range", 11, 0, range, NULL},
                                        {"Trilu", 14, 0, trilu, NULL},
+                                       {"EyeLike", 9, 0, eye_like, NULL},
+                                       {"CenterCropPad", 18, 0, center_crop_pad, NULL},
                                        {"OneHot", 9, 0, one_hot, NULL},
                                        {0}};

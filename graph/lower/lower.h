@@ -283,6 +283,5 @@ extern const lower_rule lower_rules_angle[], lower_rules_recurrent[], lower_rule
 extern const lower_rule lower_rules_elementwise[], lower_rules_compare[], lower_rules_view[],
     lower_rules_join[], lower_rules_reduce[], lower_rules_norm[], lower_rules_product[], lower_rules_conv[],
     lower_rules_pool[], lower_rules_resize[], lower_rules_conv_transpose[], lower_rules_contrib[],
-    lower_rules_attention[], lower_rules_index[], lower_rules_quant[], lower_rules_qlinear[],
-    lower_rules_control[];
+    lower_rules_index[], lower_rules_quant[], lower_rules_qlinear[], lower_rules_control[];
 #endif

@@ -273,6 +273,7 @@ static uint32_t convolve(build *b, uint32_t x, uint32_t x_zero, uint32_t kernel,
   const build_shape own = build_shape_of(b, x_zero), scalar = {0};
   build_check(b, x_zero == GNONE || build_elements(&own) == 1, "the zero point of X is not one number");
   const int64_t groups = lower_conv_read(b, x, kernel, bias, &w);
+  if (w.places > 2) build_refuse(b, 0, "a convolution of bytes over three places");
   if (b->rc != BS_OK) return GNONE;
   if (x_zero != GNONE) x_zero = build_reshape(b, x_zero, &scalar);
   if (groups == 1 && lower_is_const(b->c, kernel) && !lower_is_const(b->c, x)) {

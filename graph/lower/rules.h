@@ -8,6 +8,9 @@ int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_linear_attention(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_matmul_nbits(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_gather_blocks(lower_ctx *c, const gmodel_node *node, bs_error *err);
+int32_t lower_contrib_attention(lower_ctx *c, const gmodel_node *node, bs_error *err);
+int32_t lower_multi_head_attention(lower_ctx *c, const gmodel_node *node, bs_error *err);
+int32_t lower_embed_norm(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_rotary(lower_ctx *c, const gmodel_node *node, bs_error *err);
 
 /* ---- bytes: quant.c, quant_product.c ---------------------------------------------------------- */

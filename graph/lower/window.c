@@ -75,6 +75,7 @@ uint32_t window_pad(build *b, uint32_t x, const window *w, uint32_t number) {
 }
 
 uint32_t window_view(build *b, uint32_t x, const window *w) {
+  if (w->places > 2) build_refuse(b, 0, "windows over three places");
   if (b->rc != BS_OK) return GNONE;
   const gvalue *v = lower_value(b->c, x);
   build_shape shape = {2 + 2 * w->places, {v->dims[0], v->dims[1]}};
@@ -85,5 +86,15 @@ uint32_t window_view(build *b, uint32_t x, const window *w) {
     shape.dims[2 + w->places + i] = w->out[i];
     strides[2 + w->places + i] = v->strides[2 + i] * w->stride[i];
   }
+  return build_view(b, x, &shape, strides, 0);
+}
+
+uint32_t window_first(build *b, uint32_t x, const window *w) {
+  if (b->rc != BS_OK) return GNONE;
+  const gvalue *v = lower_value(b->c, x);
+  const build_shape shape = {6, {v->dims[0], v->dims[1], w->kernel[0], w->out[0], v->dims[3], v->dims[4]}};
+  const int64_t strides[BS_MAX_DIMS] = {
+      v->strides[0], v->strides[1], v->strides[2] * w->dilation[0], v->strides[2] * w->stride[0],
+      v->strides[3], v->strides[4]};
   return build_view(b, x, &shape, strides, 0);
 }

@@ -5,7 +5,7 @@
 #define BS_GRAPH_LOWER_WINDOW_H
 #include "graph/lower/build.h"
 
-enum { WINDOW_PLACES = 2 };
+enum { WINDOW_PLACES = 3 };
 
 /* Sizes of each place: of the input's pads, of the kernel, of the output. `more`: elements after the pads
  * that the last window of ceil_mode reaches. */
@@ -19,6 +19,9 @@ typedef struct window {
 void window_read(build *b, const build_shape *x, window *w);
 /* x with its pads, filled with a number of rank 0; GNONE: 0. */
 uint32_t window_pad(build *b, uint32_t x, const window *w, uint32_t number);
-/* The windows as a view [N, C, kernel.., out..] of the padded input. */
+/* The windows as a view [N, C, kernel.., out..] of the padded input; of one or two places, because a view has
+ * at most 6 dims. */
 uint32_t window_view(build *b, uint32_t x, const window *w);
+/* The windows of the first of three places alone: [N, C, kernel, out, place 2, place 3]. */
+uint32_t window_first(build *b, uint32_t x, const window *w);
 #endif

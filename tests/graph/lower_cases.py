@@ -392,7 +392,6 @@ POOLING = [
     ("resize_axes_sizes", 18, 'y = Resize <axes: ints = [1], mode: string = "linear"> (x, , , n)', {"x": X234}, {"n": ints(6)}, {"y": X234[:, 0:1] * W6[0] + X234[:, 1:2] * W6[1] + X234[:, 2:3] * W6[2]}),
     ("resize_u8", 13, "y = Resize (x, , s)", {"x": np.array([[1, 200]], U)}, {"s": np.array([1, 2], F)}, {"y": np.array([[1, 1, 200, 200]], U)}),
     ("resize_u8_linear", 13, 'y = Resize <mode: string = "linear"> (x, , s)', {"x": np.array([[1, 200]], U)}, {"s": np.array([1, 2], F)}, "integers"),
-    ("resize_antialias", 18, 'y = Resize <mode: string = "linear", antialias: int = 1> (x, , s)', {"x": X23}, {"s": np.array([1, 0.5], F)}, "antialias"),
     ("resize_huge", 13, "y = Resize (x, , s)", {"x": X23}, {"s": np.array([1, 1e9], F)}, "too large"),
     ("conv_transpose_1d", 11, "y = ConvTranspose <strides: ints = [2], pads: ints = [1,0], output_padding: ints = [1]> (x, w, b)", {"x": X234[:, :2]}, {"w": T, "b": f(2)}),
     ("conv_transpose_groups", 11, "y = ConvTranspose <group: int = 2, dilations: ints = [2]> (x, w)", {"x": X234[:, :2]}, {"w": T},
@@ -417,7 +416,9 @@ POOLING = [
     ("simplified_layer_norm", 14, "y = SimplifiedLayerNormalization (x, g)", {"x": X234}, {"g": G},
      {"y": (X234 / np.sqrt((X234**2).mean(-1, keepdims=True) + 1e-5) * G).astype(F)}),
     ("contrib_batches_turned", 17, "y = com.microsoft.FusedMatMul <transBatchA: int = 1> (x, w)", {"x": X234}, {"w": f(4, 3)}, "transBatchA"),
-    ("contrib_conv_clip", 17, 'y = com.microsoft.FusedConv <activation: string = "Clip"> (x, w)', {"x": X234}, {"w": np.ones((1, 3, 1), F)}, "activation"),
+    ("contrib_conv_clip", 17, 'y = com.microsoft.FusedConv <activation: string = "Clip", activation_params: floats = [0.0, 1.5]> (x, w)', {"x": X234}, {"w": np.ones((1, 3, 1), F)},
+     {"y": np.clip(X234.sum(1, keepdims=True), 0, F(1.5))}),
+    ("contrib_conv_unknown", 17, 'y = com.microsoft.FusedConv <activation: string = "Elu"> (x, w)', {"x": X234}, {"w": np.ones((1, 3, 1), F)}, "activation"),
     ("contrib_norm_mean", 17, "y, z = com.microsoft.SkipLayerNormalization (x, x, g)", {"x": X234}, {"g": G}, "mean"),
     ("contrib_unknown", 17, "y = com.microsoft.Inverse (x)", {"x": X34}, {}, "this operator of the domain com.microsoft"),
     # what a review found
@@ -430,14 +431,127 @@ POOLING = [
     ("resize_of_opset_10_smaller", 10, "y = Resize (x, s)", {"x": np.arange(5, dtype=F)}, {"s": np.array([0.7], F)}, {"y": np.array([0, 2, 3], F)}),
     ("shrink_of_i32", 9, "y = Shrink (x)", {"x": np.array([1], I)}, {}, "integers"),
     ("space_to_depth_huge", 13, "y = SpaceToDepth <blocksize: int = 2147483647> (x)", {"x": np.zeros((1, 9, 0, 0), F)}, {}, "blocksize"),
-    ("max_pool_indices", 12, "y, z = MaxPool <kernel_shape: ints = [2]> (x)", {"x": X234}, {}, "Indices"),
-    ("max_pool_3d", 12, "y = MaxPool <kernel_shape: ints = [1,1,1]> (x)", {"x": f(1, 1, 2, 2, 2)}, {}, "two places"),
+    ("max_pool_4d", 12, "y = MaxPool <kernel_shape: ints = [1,1,1,1]> (x)", {"x": f(1, 1, 2, 2, 2, 1)}, {}, "three places"),
     ("max_pool_kernel_shape", 12, "y = MaxPool <kernel_shape: ints = [2,2]> (x)", {"x": X234}, {}, "kernel_shape"),
     ("batch_norm_of_training", 15, "y = BatchNormalization <training_mode: int = 1> (x, s, b, m, v)", {"x": X23}, dict(zip("sbmv", V)), "training_mode"),
     ("batch_norm_of_two_channels", 15, "y = BatchNormalization (x, s, b, m, v)", {"x": X34}, dict(zip("sbmv", V)), "channels"),
     ("depth_to_space_uneven", 11, "y = DepthToSpace <blocksize: int = 2> (x)", {"x": P}, {}, "blocksize"),
     ("slice_without_starts", 10, "y = Slice <starts: ints = [1], ends: ints = [2]> (x)", {"x": X23}, {}, "Slice"),
 ]  # fmt: skip
+
+
+def as_pairs(z):
+    return np.stack([z.real, z.imag], -1).astype(F)
+
+
+def pictures():
+    """Windows over three places, and pictures read at computed places."""
+    r = np.random.default_rng(33)
+
+    def f(*shape):
+        return np.round(r.uniform(-2, 2, shape), 3).astype(F)
+
+    P, V3, K3 = f(2, 3, 5, 6), f(2, 2, 2, 3, 3), f(3, 2, 2, 2, 2)
+    GRID = np.round(r.uniform(-1.6, 1.6, (2, 2, 3, 2)), 2).astype(F)
+    ROIS = np.array([[0, 1, 9, 8], [4, -3, 6, 12.5]], F)
+    yield from (
+    ("resize_antialias", 18, 'y = Resize <mode: string = "linear", antialias: int = 1> (x, , s)', {"x": X34}, {"s": np.array([1, 0.5], F)}, {"y": X34 @ np.array([[4, 0], [3, 1], [1, 3], [0, 4]], F) / 8}),
+    ("resize_corners_of_scales", 13, 'y = Resize <mode: string = "linear", coordinate_transformation_mode: string = "align_corners"> (x, , s)', {"x": X34}, {"s": np.array([1, 0.6], F)},
+     {"y": X34[:, [0, 3]]}),
+    ("resize_crop", 13, 'y = Resize <mode: string = "linear", coordinate_transformation_mode: string = "tf_crop_and_resize", extrapolation_value: float = 9.0> (x, r, , n)', {"x": X34},
+     {"r": np.array([0, -1 / 3, 1, 1], F), "n": ints(3, 3)}, {"y": np.stack([np.full(3, 9, F), X34[:, 1], X34[:, 3]], 1)}),
+    ("resize_not_larger", 18, 'y = Resize <keep_aspect_ratio_policy: string = "not_larger"> (x, , , n)', {"x": X23}, {"n": ints(4, 9)}, {"y": X23.repeat(2, 0).repeat(2, 1)}),
+    ("upsample_of_opset_7", 7, 'y = Upsample <scales: floats = [1.0, 2.0]> (x)', {"x": X23}, {}, {"y": X23.repeat(2, 1)}),
+    ("max_pool_indices", 12, "y, z = MaxPool <kernel_shape: ints = [3,2], pads: ints = [1,0,1,1], strides: ints = [2,2]> (x)", {"x": P}, {}),
+    ("max_pool_indices_3d", 12, "y, z = MaxPool <kernel_shape: ints = [1,1,1]> (x)", {"x": V3}, {}, "Indices"),
+    ("max_pool_3d", 12, "y = MaxPool <kernel_shape: ints = [2,2,1], pads: ints = [1,0,0,0,0,0], strides: ints = [1,2,1]> (x)", {"x": V3}, {}),
+    ("average_pool_3d", 11, "y = AveragePool <kernel_shape: ints = [2,2,2], pads: ints = [1,0,0,0,0,0], count_include_pad: int = 1> (x)", {"x": V3}, {},
+     {"y": sum(np.pad(V3, ((0, 0), (0, 0), (1, 0), (0, 0), (0, 0)))[:, :, i : i + 2, j : j + 2, k : k + 2] for i in (0, 1) for j in (0, 1) for k in (0, 1)) / 8}),
+    ("conv_3d", 11, "y = Conv <pads: ints = [1,0,0,0,1,0], strides: ints = [2,1,1], dilations: ints = [1,1,2]> (x, w, b)", {"x": V3}, {"w": K3, "b": f(3)}),
+    ("conv_3d_groups", 11, "y = Conv <group: int = 2> (x, w)", {"x": V3}, {"w": f(4, 1, 2, 1, 2)}),
+    ("conv_transpose_3d", 11, "y = ConvTranspose <strides: ints = [2,1,1]> (x, w)", {"x": V3}, {"w": np.ones((2, 1, 2, 1, 1), F)}, {"y": V3.sum(1, keepdims=True).repeat(2, 2)}),
+    # pictures at computed places
+    ("grid_sample_outside", 20, 'y = GridSample (x, g)', {"x": P[:, :, :3, :4], "g": GRID}, {}),
+    ("grid_sample_mirrors", 20, 'y = GridSample <mode: string = "cubic", padding_mode: string = "reflection"> (x, g)', {"x": P[:, :, :3, :4], "g": GRID}, {}),
+    ("grid_sample_corners", 20, 'y = GridSample <mode: string = "nearest", padding_mode: string = "border", align_corners: int = 1> (x, g)', {"x": P[:, :, :3, :4], "g": GRID}, {}),
+    ("grid_sample_3d", 20, "y = GridSample (x, g)", {"x": V3[:1], "g": np.round(rng.uniform(-1.2, 1.2, (1, 2, 1, 2, 3)), 2).astype(F)}, {}),
+    ("affine_grid", 20, "y = AffineGrid (t, n)", {"t": f(2, 2, 3)}, {"n": ints(2, 1, 2, 3)}),
+    ("roi_align", 16, "y = RoiAlign <output_height: int = 2, output_width: int = 3, sampling_ratio: int = 2, spatial_scale: float = 0.5> (x, r, i)", {"x": P, "r": ROIS, "i": ints(0, 1)}, {}),
+    ("roi_align_samples_by_size", 16, "y = RoiAlign (x, r, i)", {"x": P, "r": ROIS, "i": ints(0, 1)}, {}, "sampling_ratio 0"),
+    ("deform_conv", 19, "y = DeformConv <pads: ints = [0,1,0,0]> (x, w, o, b, m)", {"x": P[:1, :2, :3, :3], "o": f(1, 8, 2, 3), "m": f(1, 4, 2, 3)}, {"w": f(2, 2, 2, 2), "b": f(2)}),
+    ("max_unpool", 11, "y = MaxUnpool <kernel_shape: ints = [2], strides: ints = [2]> (x, i)", {"x": X23[None], "i": np.array([[[1, 2, 5], [6, 9, 10]]], L)}, {}),
+    ("col2im", 18, "y = Col2Im <pads: ints = [0,1,0,1], strides: ints = [1,2]> (x, n, k)", {"x": f(1, 8, 6)}, {"n": ints(3, 4), "k": ints(2, 2)}),
+    ("lp_pool", 18, "y = LpPool <kernel_shape: ints = [2,2], p: int = 3> (x)", {"x": P[:1]}, {}),
+    ("lrn", 13, "y = LRN <size: int = 3, alpha: float = 0.1> (x)", {"x": P}, {},
+     {"y": P / (1 + F(0.1 / 3) * sum(np.pad(P, ((0, 0), (1, 1), (0, 0), (0, 0)))[:, i : i + 3] ** 2 for i in range(3))) ** F(0.75)}),
+    ("dft_one_side", 20, "y = DFT <onesided: int = 1> (x, n, a)", {"x": P[0, :, :, :, None]}, {"n": np.array(4, L), "a": np.array(1, L)}),
+    ("dft_inverse", 17, "y = DFT <axis: int = 0, inverse: int = 1> (x)", {"x": P[0, 0, :, :2]}, {}, {"y": as_pairs(np.fft.ifft(P[0, 0, :, 0] + 1j * P[0, 0, :, 1]))}),
+    ("eye_like", 9, "y = EyeLike <k: int = -1, dtype: int = 7> (x)", {"x": X34}, {}, {"y": np.eye(3, 4, -1, dtype=L)}),
+    ("center_crop_pad", 18, "y = CenterCropPad (x, n)", {"x": X34}, {"n": ints(5, 1)}, {"y": np.pad(X34[:, 1:2], ((1, 1), (0, 0)))}),
+    ("bitwise", 18, "a = BitwiseAnd (x, y) b = BitwiseNot (x) z = BitwiseXor (a, b)", {"x": np.array([12, -7], I), "y": np.array([10, 3], I)}, {}),
+    ("scatter_of_opset_10", 10, "y = Scatter <axis: int = 1> (x, i, u)", {"x": X23, "i": ints(2, 0).reshape(2, 1), "u": np.array([[8], [9]], F)}, {}, {"y": np.array([[*X23[0, :2], 8], [9, *X23[1, 1:]]], F)}),
+    )
+
+
+def attention_of(q, k, v, more=0.0):
+    """Q, K, V [B,H,S,D] as [B,S,H E]; more: added to the scores."""
+    y = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3]) + more, 3) @ v
+    return y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1).astype(F)
+
+
+def contrib():
+    """What the tools of ONNX Runtime write for transformers and diffusion models."""
+    r = np.random.default_rng(34)
+
+    def f(*shape):
+        return np.round(r.uniform(-2, 2, shape), 3).astype(F)
+
+    def heads(x, n=2):
+        return x.reshape(*x.shape[:2], n, -1).swapaxes(1, 2)
+
+    x, w, b, past, bias = f(2, 3, 4), f(4, 18), f(18), f(2, 2, 2, 1, 3), f(1, 2, 3, 3)
+    mask = np.array([[1, 1, 0], [1, 0, 0]], I)
+    all_ = x @ w + b
+    q, k, v = heads(all_[..., :6]), heads(all_[..., 6:12]), heads(all_[..., 12:])
+    ms = "com.microsoft."
+    node = f"{ms}Attention <num_heads: int = 2"
+    yield ("contrib_attention", 17, f"y = {node}> (x, w, b)", {"x": x}, {"w": w, "b": b}, {"y": attention_of(q, k, v)})
+    yield ("contrib_attention_mask", 17, f"y = {node}, scale: float = 0.5> (x, w, b, m, , a)", {"x": x, "m": mask, "a": bias}, {"w": w, "b": b},
+           {"y": attention_of(q * F(0.5 * np.sqrt(3)), k, v, (mask[:, None, None] - 1) * 10000.0 + bias)})
+    yield ("contrib_attention_lengths", 17, f"y = {node}, mask_filter_value: float = -5.0> (x, w, b, m)", {"x": x, "m": np.array([2, 1], I)}, {"w": w, "b": b},
+           {"y": attention_of(q, k, v, (mask[:, None, None] - 1) * 5.0)})
+    keys, values = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    yield ("contrib_attention_past", 17, f"y, z = {node}, unidirectional: int = 1> (x, w, b, , p)", {"x": x, "p": past}, {"w": w, "b": b},
+           {"y": attention_of(q, keys, values, np.triu(np.full((3, 4), -np.inf), 2)), "z": np.stack([keys, values])})
+    yield ("contrib_attention_mask_shape", 17, f"y = {node}> (x, w, b, m)", {"x": x, "m": np.ones(8, I)}, {"w": w, "b": b}, "a mask of another shape")
+    yield ("contrib_attention_rotary", 17, f"y = {node}, do_rotary: int = 1> (x, w, b)", {"x": x}, {"w": w, "b": b}, "do_rotary")
+    kv, vv, b16 = f(2, 5, 6), f(2, 5, 4), f(16)
+    far = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], I)
+    six = f(2, 3, 6)
+    many = f"{ms}MultiHeadAttention <num_heads: int = 2> "
+    yield ("contrib_heads", 17, f"y = {many}(q, k, v, b, m)", {"q": six, "k": kv, "v": vv, "m": far}, {"b": b16},
+           {"y": attention_of(heads(six + b16[:6]), heads(kv + b16[6:12]), heads(vv + b16[12:]), (far[:, None, None] - 1) * 10000.0)})
+    packed = f(2, 3, 2, 3, 4)
+    yield ("contrib_heads_packed", 17, f"y = {many}(q)", {"q": packed}, {}, {"y": attention_of(*(packed[:, :, :, i].swapaxes(1, 2) for i in range(3)))})
+    words, places, kinds, g, h = f(7, 4), f(5, 4), f(2, 4), f(4), f(4)
+    ids, kind = np.array([[1, 6, 3], [0, 2, 2]], I), np.array([[0, 0, 1], [1, 1, 1]], I)
+    embedded = words[ids] + places[:3] + kinds[kind]
+    yield ("contrib_embed", 17, f"y, z = {ms}EmbedLayerNormalization <epsilon: float = 0.01> (i, s, w, p, t, g, h, m)", {"i": ids, "s": kind, "m": mask},
+           {"w": words, "p": places, "t": kinds, "g": g, "h": h}, {"y": (layer_norm(embedded, 0.01) * g + h).astype(F), "z": mask.sum(1, dtype=I)})
+    n, row = f(2, 3, 8), f(8)
+    yield ("contrib_split_gelu", 17, f"y = {ms}BiasSplitGelu (x, b)", {"x": n}, {"b": row}, {"y": (n + row)[..., :4] * gelu((n + row)[..., 4:])})
+    yield ("contrib_bias_add", 17, f"y = {ms}BiasAdd (x, b, s)", {"x": n, "s": n * 2}, {"b": row}, {"y": 3 * n + row})
+    p, pg, pb = f(2, 2, 3, 4), f(4), f(4)
+    def grouped(t):
+        rows = t.transpose(0, 3, 1, 2).reshape(2, 2, 12)
+        return layer_norm(rows, 1e-5).reshape(2, 4, 2, 3).transpose(0, 2, 3, 1) * pg + pb
+    norm = grouped(p)
+    yield ("contrib_group_norm", 17, f"y = {ms}GroupNorm <groups: int = 2, activation: int = 1> (x, g, h)", {"x": p}, {"g": pg, "h": pb}, {"y": (norm / (1 + np.exp(-norm))).astype(F)})
+    yield ("contrib_skip_group_norm", 17, f"y, z = {ms}SkipGroupNorm <groups: int = 2, activation: int = 0> (x, g, h, s, b)", {"x": p, "s": pg[None] * np.ones((2, 1), F)}, {"g": pg, "h": pb, "b": pb},
+           {"y": grouped(p + pg + pb).astype(F), "z": p + pg + pb})
+    a, c = f(3, 4), f(4, 2)
+    yield ("contrib_gemm", 17, f'y = {ms}FusedGemm <activation: string = "LeakyRelu", activation_alpha: float = 0.25, alpha: float = 2.0> (a, c)', {"a": a}, {"c": c},
+           {"y": np.where(a @ c > 0, 2 * a @ c, F(0.5) * (a @ c)).astype(F)})
 
 
 def stays_quantised():
@@ -645,4 +759,4 @@ def write(path, cases):
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], CASES + REFUSALS + POOLING + [*stays_quantised()] + [*bytes_of_operators()])
+    write(sys.argv[1], CASES + REFUSALS + POOLING + [*pictures(), *contrib(), *stays_quantised(), *bytes_of_operators()])

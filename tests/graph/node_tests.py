@@ -29,13 +29,14 @@ Size Range Constant ConstantOfShape Identity Cast CastLike Where Equal Less Less
 ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2 CumSum Trilu Einsum TopK ArgMax OneHot Cos Sin Mod IsNaN
 QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul ConvInteger QLinearConv Mean Softplus HardSwish Mish Dropout If Loop Scan Conv
 NonZero MaxPool AveragePool GlobalAveragePool GlobalMaxPool BatchNormalization DepthToSpace SpaceToDepth PRelu Selu Celu
-ThresholdedRelu Softsign Tan Shrink Resize Upsample ConvTranspose""".split()
+ThresholdedRelu Softsign Tan Shrink Resize Upsample ConvTranspose GridSample AffineGrid RoiAlign DeformConv MaxUnpool Col2Im LpPool
+GlobalLpPool LRN EyeLike CenterCropPad Scatter BitwiseAnd BitwiseOr BitwiseXor BitwiseNot""".split()
 OPS += "Acos Acosh Asin Asinh Atan Atanh Cosh Sinh DFT STFT BlackmanWindow HammingWindow HannWindow GRU LSTM RNN".split()
 # Inputs that decide a shape, by operator.
 SHAPE_INPUTS = {
     "DFT": [1, 2], "STFT": [1, 3], "BlackmanWindow": [0], "HammingWindow": [0], "HannWindow": [0],
     "Reshape": [1], "Expand": [1], "Tile": [1], "Slice": [1, 2, 3, 4], "Pad": [1, 3], "Squeeze": [1], "Unsqueeze": [1], "Split": [1],
-    "ConstantOfShape": [0], "Range": [0, 1, 2], "OneHot": [1], "TopK": [1], "CumSum": [1], "Loop": [0, 1], "Dropout": [1, 2], "NonZero": [0], "Resize": [1, 2, 3], "Upsample": [1],
+    "ConstantOfShape": [0], "Range": [0, 1, 2], "OneHot": [1], "TopK": [1], "CumSum": [1], "Loop": [0, 1], "Dropout": [1, 2], "NonZero": [0], "Resize": [1, 2, 3], "Upsample": [1], "AffineGrid": [1], "MaxUnpool": [2], "Col2Im": [1, 2], "CenterCropPad": [1],
     "ReduceSum": [1], "ReduceMean": [1], "ReduceMax": [1], "ReduceMin": [1], "ReduceSumSquare": [1], "ReduceL2": [1],
 }  # fmt: skip
 # TensorProto's numbers of f32, u8, i8, i32, i64, bool.
