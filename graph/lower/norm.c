@@ -141,7 +141,37 @@ static int32_t group_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   return b.rc;
 }
 
-/* With given mean and variance of each channel: (x - mean) scale / sqrt(var + eps) + bias. */
+/* The mean and variance of each channel of x over the batch and all places, as rows of x's rank; and the
+ * given ones moved towards them. Some models normalise constant weights so. */
+static void batch_statistics(build *b, uint32_t x, uint32_t *io_mean, uint32_t *io_variance) {
+  const uint32_t rank = build_rank(b, x), axes = ((1u << rank) - 1u) & ~2u;
+  const uint32_t wide = build_dtype(b, x) == BS_F64 ? BS_F64 : BS_F32, given[2] = {*io_mean, *io_variance};
+  const uint32_t f = build_cast(b, x, wide);
+  const int64_t n = build_count(b, x, axes);
+  const double momentum = lower_float(b->node, "momentum", 0.9f);
+  build_check(b, rank > 1, "the rank is 1");
+  build_check(b, n > 0, "the batch is empty");
+  if (b->rc != BS_OK) return;
+  const uint32_t mean = build_reduce(b, BS_FOLD_SUM, f, axes, 1.0 / (double)n);
+  const uint32_t variance =
+      build_reduce(b, BS_FOLD_SUMSQ, build_binary(b, BS_EXPR_SUB, f, mean, wide), axes, 1.0 / (double)n);
+  const uint32_t both[2] = {mean, variance};
+  const build_shape row = {1, {build_dim(b, x, 1)}};
+  for (uint32_t i = 0; i < 2 && b->rc == BS_OK; ++i) {
+    const uint32_t dtype = build_dtype(b, given[i]);
+    if (lower_wants(b->node, 3 + i))
+      build_out(b, 3 + i, build_cast(b, build_reshape(b, both[i], &row), dtype));
+    if (!lower_wants(b->node, 1 + i)) continue;
+    const uint32_t old = build_scale(b, build_cast(b, given[i], wide), momentum);
+    const uint32_t moved = build_binary(b, BS_EXPR_ADD, old, build_scale(b, both[i], 1 - momentum), wide);
+    build_out(b, 1 + i, build_cast(b, build_reshape(b, moved, &row), dtype));
+  }
+  *io_mean = mean;
+  *io_variance = variance;
+}
+
+/* With the mean and variance of each channel, given or (training) of this batch: (x - mean) scale / sqrt(var
+ * + eps) + bias. */
 static int32_t batch_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   lower_map m;
@@ -151,9 +181,8 @@ static int32_t batch_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   dtype = build_dtype(&b, row[0]);
   build_check(&b, rank >= 1, "the rank is 0");
   build_check(&b, build_is_float(dtype), "the operator takes floats");
-  for (uint32_t i = 1; i < node->n_out; ++i)
-    if (lower_wants(node, i)) build_refuse(&b, 0, "outputs of training");
-  if (lower_int(node, "training_mode", 0) != 0) build_refuse(&b, 0, "training_mode 1");
+  int training = lower_int(node, "training_mode", 0) != 0;
+  for (uint32_t i = 1; i < node->n_out && node->opset < 14; ++i) training |= lower_wants(node, i);
   if (lower_int(node, "spatial", 1) != 1) build_refuse(&b, 0, "spatial 0");
   const uint32_t axis = rank > 1 ? 1 : 0;
   for (uint32_t i = 1; i < 5; ++i) {
@@ -161,6 +190,7 @@ static int32_t batch_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
     build_check(&b, build_dim(&b, row[i], axis) == (rank > 1 ? build_dim(&b, row[0], 1) : 1),
                 "scale, bias, mean or variance has another length than X has channels");
   }
+  if (training) batch_statistics(&b, row[0], &row[3], &row[4]);
   if (b.rc != BS_OK) return b.rc;
   const uint32_t wide = lower_compute(build_dtype(&b, row[4]));
   lower_map_begin(&m, c, wide);

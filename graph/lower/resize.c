@@ -65,13 +65,14 @@ typedef struct resize_table {
 static void fill_place(const resizing *r, const resize_row *row, int64_t o, resize_table *t) {
   const double at = place_of(r, o, row), shrink = r->antialias && row->scale < 1 ? row->scale : 1;
   const int outside = r->crop && (at < 0 || at > (double)(row->in - 1));
-  const double first = r->taps == 1 ? nearest_of(r, at, row->scale) : floor(at) - (double)(t->taps / 2 - 1);
+  const uint32_t before = t->taps / 2 - (r->taps > 1);
+  const double first = r->taps == 1 ? nearest_of(r, at, row->scale) : floor(at) - (double)before;
   double sum = 0;
   for (uint32_t k = 0; k < t->taps; ++k) {
     const double place = first + k;
     const int beyond = place < 0 || place > (double)(row->in - 1);
     const double weight = r->taps == 1 ? 1 : weight_of(r, (place - at) * shrink);
-    t->places[(int64_t)k * row->out + o] = place < 0 ? 0 : beyond ? row->in - 1 : (int64_t)place;
+    t->places[(int64_t)k * row->out + o] = beyond && place > 0 ? row->in - 1 : place > 0 ? (int64_t)place : 0;
     t->weights[(int64_t)k * row->out + o] = beyond && r->exclude ? 0 : weight;
     sum += t->weights[(int64_t)k * row->out + o];
   }
@@ -154,7 +155,9 @@ static uint32_t resize_axis(build *b, const resizing *r, uint32_t x, uint32_t ax
   resize_table t = {0};
   uint32_t y = GNONE;
   if (b->rc != BS_OK) return GNONE;
-  if (!make_table(r, row, &t)) build_no_memory(b);
+  if (r->antialias && row->scale < 1 && (double)row->out / row->scale > MAX_SIZE)
+    build_refuse(b, 0, "antialias of a dim this large");
+  if (b->rc == BS_OK && !make_table(r, row, &t)) build_no_memory(b);
   if (b->rc == BS_OK)
     y = t.taps > MAX_TAPS ? by_product(b, x, axis, row, &t) : by_taps(b, r, x, axis, row, &t);
   free_table(&t);

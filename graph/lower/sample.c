@@ -49,6 +49,8 @@ static int32_t grid_sample(lower_ctx *c, const gmodel_node *node, bs_error *err)
     build_refuse(&b, build_dtype(&b, x), "numbers between integers");
   if (b.rc != BS_OK) return b.rc;
   build_check(&b, sg.dims[sg.rank - 1] == n && sg.dims[0] == sx.dims[0], "grid does not fit X");
+  build_count(&b, x, ~3u); /* refuses what no number counts */
+  build_count(&b, grid, ~1u);
   taps axes[TAPS_AXES];
   taps_sum sum = {.data = taps_channels_last(&b, x), .batch_dims = 1, .n_axes = n, .more = GNONE};
   int64_t stride = 1;
@@ -177,6 +179,7 @@ static int32_t roi_align(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build_check(&b, bins[0] > 0 && bins[1] > 0 && bins[0] <= 1 << 20 && bins[1] <= 1 << 20,
               "an output size is not positive");
   build_check(&b, samples >= 0 && samples <= 1 << 10, "sampling_ratio is negative, or too large");
+  build_count(&b, x, ~2u);
   if (samples == 0) build_refuse(&b, 0, "sampling_ratio 0: the number of samples depends on the boxes");
   if (b.rc != BS_OK) return b.rc;
   const taps_rule rule = {.count = 2, .beyond = TAPS_ROI};
@@ -271,13 +274,20 @@ static int32_t deform_conv(lower_ctx *c, const gmodel_node *node, bs_error *err)
               "the channels do not fit the kernel or the groups");
   if (b.rc == BS_OK) deform_sizes(&b, &d, &sx, &sw);
   if (b.rc != BS_OK) return b.rc;
-  const int64_t taps_n = d.kernel[0] * d.kernel[1], area = d.out[0] * d.out[1], each = sx.dims[1] / d.groups;
+  build_count(&b, x, ~1u);
+  const int64_t each = sx.dims[1] / d.groups, taps_n = build_count(&b, kernel, ~3u);
+  int64_t area = 0, places = 0;
+  if (b.rc == BS_OK &&
+      (taps_n > 1 << 20 || d.groups > 1 << 20 || __builtin_mul_overflow(d.out[0], d.out[1], &area) ||
+       __builtin_mul_overflow(area, taps_n, &places)))
+    build_refuse(&b, 0, "a kernel or a picture this large");
   build_check(&b,
               so.dims[0] == sx.dims[0] && so.dims[1] == d.groups * taps_n * 2 && so.dims[2] == d.out[0] &&
                   so.dims[3] == d.out[1],
               "offset has another shape than X and W ask for");
+  if (b.rc != BS_OK) return b.rc;
   const build_shape split = {6, {sx.dims[0], d.groups, taps_n, 2, d.out[0], d.out[1]}},
-                    flat = {3, {sx.dims[0], d.groups, taps_n * area}},
+                    flat = {3, {sx.dims[0], d.groups, places}},
                     pictures = {4, {sx.dims[0], d.groups, each, sx.dims[2] * sx.dims[3]}};
   const uint32_t offsets = build_reshape(&b, offset, &split);
   const taps_rule rule = {.count = 2, .beyond = TAPS_ZERO};
@@ -291,7 +301,7 @@ static int32_t deform_conv(lower_ctx *c, const gmodel_node *node, bs_error *err)
   sum.data = build_copy(&b, build_swap(&b, build_reshape(&b, x, &pictures), 2, 3));
   uint32_t columns = taps_read(&b, &sum); /* [N, groups, K area, C / groups] */
   if (mask != GNONE && b.rc == BS_OK) {
-    const build_shape one = {4, {sx.dims[0], d.groups, taps_n * area, 1}}, sm = build_shape_of(&b, mask);
+    const build_shape one = {4, {sx.dims[0], d.groups, places, 1}}, sm = build_shape_of(&b, mask);
     build_check(&b, build_elements(&sm) == build_elements(&one),
                 "mask has another shape than offset asks for");
     columns = build_binary(&b, BS_EXPR_MUL, columns, build_reshape(&b, mask, &one), build_dtype(&b, x));
