@@ -28,7 +28,7 @@ enum {
   TENSOR_ENTRY = 13,
   TENSOR_PLACE = 14
 };
-enum { ATTR_NAME = 1, ATTR_I = 3, ATTR_TYPE = 20, ATTR_TYPE_INT = 2 };
+enum { ATTR_NAME = 1, ATTR_I = 3, ATTR_INTS = 8, ATTR_TYPE = 20, ATTR_TYPE_INT = 2, ATTR_TYPE_INTS = 7 };
 enum { OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
 
 typedef struct sink {
@@ -89,13 +89,14 @@ static void put_message(sink *s, uint32_t field, void (*emit)(sink *s, const voi
 typedef struct attr {
   const char *name;
   int64_t value;
+  int is_list;
 } attr;
 
 static void emit_attr(sink *s, const void *of) {
   const attr *a = of;
   put_text(s, ATTR_NAME, a->name);
-  put_number(s, ATTR_I, (uint64_t)a->value);
-  put_number(s, ATTR_TYPE, ATTR_TYPE_INT);
+  put_number(s, a->is_list ? ATTR_INTS : ATTR_I, (uint64_t)a->value);
+  put_number(s, ATTR_TYPE, a->is_list ? ATTR_TYPE_INTS : ATTR_TYPE_INT);
 }
 
 static void emit_node(sink *s, const void *of) {
@@ -105,7 +106,8 @@ static void emit_node(sink *s, const void *of) {
   put_text(s, NODE_NAME, n->name);
   put_text(s, NODE_OP, n->op);
   for (uint32_t i = 0; i < n->n_attrs; i++)
-    put_message(s, NODE_ATTR, emit_attr, &(attr){n->attr_names[i], n->attr_values[i]});
+    put_message(s, NODE_ATTR, emit_attr,
+                &(attr){n->attr_names[i], n->attr_values[i], (n->attr_lists >> i & 1u) != 0});
   if (n->domain[0] != '\0') put_text(s, NODE_DOMAIN, n->domain);
 }
 
@@ -184,6 +186,48 @@ static int put_nodes(sink *s, uint32_t index, size_t *at) {
   return replaced;
 }
 
+static const char *new_input(const sink *s, uint32_t node, uint32_t input) {
+  for (size_t i = 0; i < s->edits->n_inputs; i++)
+    if (s->edits->inputs[i].node == node && s->edits->inputs[i].input == input)
+      return s->edits->inputs[i].name;
+  return NULL;
+}
+
+static int has_new_input(const sink *s, uint32_t node) {
+  for (size_t i = 0; i < s->edits->n_inputs; i++)
+    if (s->edits->inputs[i].node == node) return 1;
+  return 0;
+}
+
+typedef struct record {
+  uint32_t index;
+  bs_pb body;
+} record;
+
+/* A node of the model that reads other values. */
+static void emit_rewired(sink *s, const void *of) {
+  const record *r = of;
+  bs_pb at = r->body, before = at;
+  bs_pb_field f;
+  uint32_t input = 0;
+  while (next_field(s, &at, &f)) {
+    const char *name = f.number == NODE_INPUT ? new_input(s, r->index, input++) : NULL;
+    if (name != NULL)
+      put_text(s, NODE_INPUT, name);
+    else
+      copy_record(s, &before, &at);
+    before = at;
+  }
+}
+
+/* A node of the model, with what stands in front of it. 1: the caller copies it. */
+static int put_node(sink *s, uint32_t index, size_t *placed, const bs_pb *body) {
+  if (put_nodes(s, index, placed)) return 0;
+  if (!has_new_input(s, index)) return 1;
+  put_message(s, GRAPH_NODE, emit_rewired, &(record){index, *body});
+  return 0;
+}
+
 static void emit_graph(sink *s, const void *of) {
   const bs_onnx_graph *g = s->model->graph;
   bs_pb at = *(const bs_pb *)of, before = at;
@@ -192,7 +236,7 @@ static void emit_graph(sink *s, const void *of) {
   size_t placed = 0;
   while (next_field(s, &at, &f)) {
     int kept = 1;
-    if (f.number == GRAPH_NODE) kept = !put_nodes(s, nodes++, &placed);
+    if (f.number == GRAPH_NODE) kept = put_node(s, nodes++, &placed, &f.body);
     if (f.number == GRAPH_INPUT) kept = !is_dropped(s, g->inputs[inputs++].name);
     if (f.number == GRAPH_TENSOR) {
       const bs_onnx_tensor *t = &g->initializers[tensors++];

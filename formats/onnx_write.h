@@ -26,7 +26,14 @@ typedef struct bs_onnx_new_node {
   uint32_t replaces; /* 1: that node is left out */
   const char *attr_names[4];
   int64_t attr_values[4];
+  uint32_t attr_lists; /* bit i: attribute i is a list of one integer */
 } bs_onnx_new_node;
+
+/* A node of the model's graph reads another value as one of its inputs. */
+typedef struct bs_onnx_new_input {
+  uint32_t node, input;
+  const char *name;
+} bs_onnx_new_input;
 
 typedef struct bs_onnx_edits {
   const bs_span *dropped; /* initializers that are left out, and inputs of these names */
@@ -35,6 +42,8 @@ typedef struct bs_onnx_edits {
   size_t n_tensors;
   const bs_onnx_new_node *nodes; /* in ascending order of `before` */
   size_t n_nodes;
+  const bs_onnx_new_input *inputs; /* of nodes that are not replaced */
+  size_t n_inputs;
   const char *domain; /* an operator set that is added to those of the model; NULL: none */
   int64_t version;
 } bs_onnx_edits;

@@ -15,6 +15,7 @@
 #include "formats/onnx.h"
 #include "lab/model/grids.h"
 #include "lab/model/inputs.h"
+#include "lab/model/noise.h"
 #include "lab/stop.h"
 
 enum { SETS = 4, SEEDS = 4 };
@@ -118,9 +119,11 @@ static int32_t same_ports(const against *a, const bs_graph *other, bs_error *err
 }
 
 /* Another model, its weights rounded to a list of schemes (NULL: as they are), on all sets of inputs. */
-static int32_t run_model(against *a, const char *path, const char *weights, differs *to, bs_error *err) {
+static int32_t run_model(against *a, const char *path, const char *weights, const char *activations,
+                         differs *to, bs_error *err) {
   bs_model_request request = *a->request;
   request.weights = weights;
+  request.activations = activations;
   bs_model model = {0};
   request.path = path;
   request.note = NULL;
@@ -154,7 +157,7 @@ static int32_t run_noisy(against *a, const bs_onnx *floats, const bs_grids *grid
   if (a->request->progress != NULL)
     a->request->progress(a->request->progress_user, "noisy copies", seed, SEEDS);
   int32_t rc = bs_grids_noisy_copy(floats, grids, seed + 1, path, err);
-  if (rc == BS_OK) rc = run_model(a, path, NULL, &a->predicted[seed * a->n_outputs], err);
+  if (rc == BS_OK) rc = run_model(a, path, NULL, NULL, &a->predicted[seed * a->n_outputs], err);
   unlink(path);
   return rc;
 }
@@ -227,6 +230,7 @@ static int32_t start_floats(against *a, const char *path, bs_error *err) {
   bs_model_request request = *a->request;
   request.path = path;
   request.weights = NULL;
+  request.activations = NULL;
   int32_t rc = bs_model_open(a->context, &request, &a->floats, err);
   if (rc == BS_OK) rc = bs_model_start(a->context, &request, &a->floats, err);
   if (rc == BS_OK) rc = bs_model_find_domains(&request, &a->floats, err);
@@ -246,18 +250,14 @@ int32_t bs_model_against(bs_context *context, const bs_model_request *request, c
   bs_onnx quantised = {0}, floats = {0};
   bs_grids grids = {0};
   *out = NULL;
-  int32_t rc =
-      request->activations == NULL || strcmp(request->activations, "float") == 0
-          ? bs_onnx_open(request->path, &quantised, err)
-          : bs_error_set(err, BS_UNSUPPORTED, "BS-QUANT-BYTES",
-                         "the prediction knows the rounding of weights, not of X (--activations %.20s)",
-                         request->activations);
+  int32_t rc = bs_onnx_open(request->path, &quantised, err);
   if (rc == BS_OK) rc = bs_onnx_open(float_path, &floats, err);
   if (rc == BS_OK)
-    rc = request->weights != NULL ? bs_grids_of_schemes(&floats, request->weights, &grids, err)
-                                  : bs_grids_find(&quantised, &floats, &grids, err);
+    rc = request->weights != NULL
+             ? bs_grids_of_schemes(&floats, request->weights, request->activations, &grids, err)
+             : bs_grids_find(&quantised, &floats, request->activations, &grids, err);
   if (rc == BS_OK) rc = start_floats(&a, float_path, err);
-  if (rc == BS_OK) rc = run_model(&a, request->path, request->weights, a.measured, err);
+  if (rc == BS_OK) rc = run_model(&a, request->path, request->weights, request->activations, a.measured, err);
   for (uint32_t s = 0; rc == BS_OK && s < SEEDS; s++) rc = run_noisy(&a, &floats, &grids, s, err);
   if (rc == BS_OK) *out = result_of(&a, float_path, &grids);
   bs_grids_free(&grids);
