@@ -187,6 +187,31 @@ static long long integer(const json_t *result, const char *key) {
   return (long long)json_integer_value(json_object_get(result, key));
 }
 
+static double real(const json_t *row, const char *key) {
+  return json_number_value(json_object_get(row, key));
+}
+
+/* What stands under the table: the worst layer, where tokens begin to differ, notes. */
+static void print_layers(const json_t *result) {
+  const json_t *worst = json_object_get(result, "worst"), *row;
+  size_t i;
+  if (json_is_object(worst))
+    bs_print(stdout,
+             "worst layer of %zu: %s, %.1f dB (%.1f dB predicted), error %.3g times the predicted (%g)\n",
+             json_array_size(json_object_get(result, "layers")),
+             json_string_value(json_object_get(worst, "layer")), real(worst, "snr"),
+             real(worst, "snr_predicted"), real(worst, "ratio"), real(worst, "limit"));
+  json_array_foreach(json_object_get(result, "rows"), i, row) {
+    const json_t *first = json_object_get(row, "first_differs");
+    if (json_is_object(first))
+      bs_print(stdout, "first differing token of %s: set %lld, row %lld\n",
+               json_string_value(json_object_get(row, "output")), integer(first, "set"),
+               integer(first, "row"));
+  }
+  json_array_foreach(json_object_get(result, "notes"), i, row)
+      bs_print(stdout, "note: %s\n", json_string_value(row));
+}
+
 static int32_t print_against(int format, const json_t *result, bs_error *err) {
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
   const int32_t rc =
@@ -194,6 +219,7 @@ static int32_t print_against(int format, const json_t *result, bs_error *err) {
   if (rc == BS_OK && format == BS_FORMAT_TABLE)
     bs_print(stdout, "%lld quantised weights, %lld that the float model lacks; %lld sets of inputs\n",
              integer(result, "weights"), integer(result, "unmatched"), integer(result, "inputs"));
+  if (rc == BS_OK && format == BS_FORMAT_TABLE) print_layers(result);
   return rc;
 }
 
@@ -211,9 +237,10 @@ static int32_t check_against(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = print_against(format, result, err);
   const long long failed = integer(result, "failed");
   if (rc == BS_OK && failed > 0) {
-    rc = bs_error_set(err, BS_NUMERIC, "BS-QUANT-ERROR",
-                      "%lld outputs of %.200s differ by more than rounding to the nearest explains", failed,
-                      a->words[0]);
+    rc =
+        bs_error_set(err, BS_NUMERIC, "BS-QUANT-ERROR",
+                     "%lld outputs and layers of %.200s differ by more than rounding to the nearest explains",
+                     failed, a->words[0]);
     bs_error_hint(err, "its codes, scales or zeros are not those of the weights of %.100s",
                   args_value(a, "against"));
   }
@@ -258,7 +285,9 @@ const bsrun_verb model_check = {
         "--against compares a quantised ONNX model with the float one on the same inputs. The prediction "
         "runs the\n"
         "float model with noise of the size of the rounding. Exit 6: the error is more than 1.2 times the\n"
-        "predicted one, or the KL divergence of the softmax of the last dimension more than 1.5 times.\n",
+        "predicted one, or the KL divergence of the softmax of the last dimension more than 1.5 times, or "
+        "the\n"
+        "error of a layer more than twice. Notes name layers that were left in float.\n",
     .examples =
         "  bsrun model check models/minilm\n"
         "  bsrun model check models/minilm --backend ref --show nodes -o json\n"

@@ -298,6 +298,23 @@ typedef struct bs_node_check {
 BS_API int32_t bs_session_check(bs_session *session, void (*each)(void *user, const bs_node_check *row),
                                 void *user, bs_error *err);
 
+/* Since 0.13. A node of a run, after it has run. Everything is the session's, and valid during the call. */
+typedef struct bs_node_trace {
+  uint32_t struct_size;
+  uint32_t index;
+  const char *op;     /* kernel op */
+  const char *origin; /* the first of the model's nodes that it came from */
+  const char
+      *weight; /* the name of its packed weight in the model; "": it has none, or the name is unknown */
+  uint32_t n_inputs, n_outputs;
+  const bs_tensor *const *inputs;  /* NULL where one is absent; some ops write their output over an input */
+  const bs_tensor *const *outputs; /* NULL where one is absent */
+} bs_node_trace;
+/* Since 0.13. Runs the model once, as bs_session_run does and with its results, and calls `each` on the
+ * caller's thread after each node. `each` may read the tensors, and uses no session of the graph. */
+BS_API int32_t bs_session_trace(bs_session *session, void (*each)(void *user, const bs_node_trace *row),
+                                void *user, bs_error *err);
+
 /* The result of bs_session_verify. Strings live until its next call, or until the session is closed. */
 typedef struct bs_verify_report {
   uint32_t struct_size;

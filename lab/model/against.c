@@ -15,16 +15,25 @@
 #include "formats/onnx.h"
 #include "lab/model/grids.h"
 #include "lab/model/inputs.h"
+#include "lab/model/layers.h"
 #include "lab/model/noise.h"
+#include "lab/model/quantize.h"
 #include "lab/stop.h"
 
-enum { SETS = 4, SEEDS = 4 };
+enum { SETS = 4, SEEDS = BS_LAYERS_COPIES - 1, MORE_PASSES = 4 };
+
+/* Passes that join a product with what is before, beside or behind it. */
+static const char *const passes_off[MORE_PASSES] = {"merge", "epilogue", "last_token", "alpha"};
+
+/* Ratios are of errors that are at least those of f32 sums. */
+static const double ROUND_OFF = 1e-6, KL_ROUND_OFF = 1e-12;
 
 /* What one output of one model differs by from the float model's, over all sets of inputs. */
 typedef struct differs {
   double changed, size; /* sums of squares: of the difference, of the float output */
   double kl;            /* a sum over rows */
   uint64_t rows, same;  /* rows; those whose largest number is at the same place */
+  uint64_t first;       /* the first that is at another place, counted over all sets; same < rows */
 } differs;
 
 typedef struct against {
@@ -33,6 +42,10 @@ typedef struct against {
   bs_model floats;
   uint32_t n_inputs, n_outputs, sets;
   differs *measured, *predicted; /* [n_outputs], [SEEDS][n_outputs] */
+  bs_grids grids;
+  bs_layers layers;
+  const char **passes; /* those of the request, and passes_off */
+  size_t n_passes;
 } against;
 
 /* The float output beside another one, of `count` numbers in rows of `row`. */
@@ -54,6 +67,7 @@ static void take_row(const double *f, const double *v, int64_t n, differs *d) {
     kl += exp(log_f) * (log_f - log_v);
   }
   d->kl += kl;
+  if (at_f != at_v && d->same == d->rows) d->first = d->rows;
   d->rows++;
   d->same += at_f == at_v;
 }
@@ -91,15 +105,21 @@ static int32_t compare_outputs(against *a, bs_session *other, differs *to, bs_er
   return BS_OK;
 }
 
-/* Gives the other session the inputs of the float one, and runs it. */
-static int32_t run_same(against *a, bs_session *other, bs_error *err) {
+/* Gives the other session the inputs of the float one, and runs both. */
+static int32_t run_both(against *a, bs_session *other, uint32_t copy, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < a->n_inputs; i++) {
     bs_tensor t = {.struct_size = sizeof t};
     rc = bs_session_get(a->floats.session, i, &t, err);
     if (rc == BS_OK) rc = bs_session_set(other, i, &t, err);
   }
-  return rc == BS_OK ? bs_session_run(other, err) : rc;
+  bs_layers_next(&a->layers, copy);
+  if (rc == BS_OK) rc = bs_session_trace(a->floats.session, bs_layers_keep, &a->layers, err);
+  bs_layers_next(&a->layers, copy);
+  if (rc == BS_OK) rc = bs_session_trace(other, bs_layers_compare, &a->layers, err);
+  if (rc == BS_OK && a->layers.failed)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the outputs of layers");
+  return rc;
 }
 
 static int32_t same_ports(const against *a, const bs_graph *other, bs_error *err) {
@@ -118,14 +138,25 @@ static int32_t same_ports(const against *a, const bs_graph *other, bs_error *err
   return BS_OK;
 }
 
-/* Another model, its weights rounded to a list of schemes (NULL: as they are), on all sets of inputs. */
-static int32_t run_model(against *a, const char *path, const char *weights, const char *activations,
-                         differs *to, bs_error *err) {
+/* The request for one of the models. */
+static bs_model_request request_for(const against *a, const char *path) {
   bs_model_request request = *a->request;
+  request.path = path;
+  request.weights = NULL;
+  request.activations = NULL;
+  request.passes = (bs_model_words){a->passes, a->n_passes};
+  return request;
+}
+
+/* Another model, number `copy` (0: the measured one), its weights rounded to a list of schemes (NULL: as they
+ * are), on all sets of inputs. */
+static int32_t run_model(against *a, const char *path, const char *weights, const char *activations,
+                         uint32_t copy, bs_error *err) {
+  bs_model_request request = request_for(a, path);
+  bs_model model = {0};
+  differs *to = copy == 0 ? a->measured : &a->predicted[(copy - 1) * a->n_outputs];
   request.weights = weights;
   request.activations = activations;
-  bs_model model = {0};
-  request.path = path;
   request.note = NULL;
   int32_t rc = bs_model_open(a->context, &request, &model, err);
   if (rc == BS_OK) rc = same_ports(a, model.graph, err);
@@ -136,8 +167,7 @@ static int32_t run_model(against *a, const char *path, const char *weights, cons
     a->floats.seed = a->request->seed + set;
     rc = bs_stop_check(err);
     if (rc == BS_OK) rc = bs_model_set_inputs(&request, &a->floats, err);
-    if (rc == BS_OK) rc = bs_session_run(a->floats.session, err);
-    if (rc == BS_OK) rc = run_same(a, model.session, err);
+    if (rc == BS_OK) rc = run_both(a, model.session, copy, err);
     if (rc == BS_OK) rc = compare_outputs(a, model.session, to, err);
   }
   bs_model_close(&model);
@@ -145,8 +175,7 @@ static int32_t run_model(against *a, const char *path, const char *weights, cons
 }
 
 /* A noisy copy lies in the folder of temporary files while it is open. */
-static int32_t run_noisy(against *a, const bs_onnx *floats, const bs_grids *grids, uint32_t seed,
-                         bs_error *err) {
+static int32_t run_noisy(against *a, const bs_onnx *floats, uint32_t seed, bs_error *err) {
   const char *folder = getenv("TMPDIR");
   char path[4096];
   snprintf(path, sizeof path, "%s/bsrun-noise-XXXXXX.onnx",
@@ -156,8 +185,8 @@ static int32_t run_noisy(against *a, const bs_onnx *floats, const bs_grids *grid
   close(fd);
   if (a->request->progress != NULL)
     a->request->progress(a->request->progress_user, "noisy copies", seed, SEEDS);
-  int32_t rc = bs_grids_noisy_copy(floats, grids, seed + 1, path, err);
-  if (rc == BS_OK) rc = run_model(a, path, NULL, NULL, &a->predicted[seed * a->n_outputs], err);
+  int32_t rc = bs_grids_noisy_copy(floats, &a->grids, seed + 1, path, err);
+  if (rc == BS_OK) rc = run_model(a, path, NULL, NULL, seed + 1, err);
   unlink(path);
   return rc;
 }
@@ -176,15 +205,29 @@ static double share_of_same(const differs *d) {
   return d->rows > 0 ? (double)d->same / (double)d->rows : 1.0;
 }
 
-static double ratio_of(double measured, double predicted) {
-  return predicted > 0.0 ? measured / predicted : measured > 0.0 ? INFINITY : 1.0;
-}
-
 static json_t *number_or_null(double value) {
   return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *row_of(const against *a, uint32_t o, uint64_t *failed) {
+/* {set, row} of the first row whose largest number is at another place; null: there is none. */
+static json_t *first_of(const against *a, const differs *d) {
+  const uint64_t rows = d->rows / a->sets;
+  if (d->same == d->rows || rows == 0) return json_null();
+  return json_pack("{s:I, s:I}", "set", (json_int_t)(d->first / rows), "row", (json_int_t)(d->first % rows));
+}
+
+static void note_good(json_t *notes, const char *output, double ratio) {
+  char text[400];
+  if (!(ratio < BS_LAYERS_LEAST)) return;
+  snprintf(
+      text, sizeof text,
+      "output %.200s differs %.2g times as much as predicted: weights were left in float, or not rounded "
+      "to the nearest",
+      output, ratio);
+  json_array_append_new(notes, bs_model_json_text(text));
+}
+
+static json_t *row_of(const against *a, uint32_t o, json_t *notes, uint64_t *failed) {
   bs_port port = {.struct_size = sizeof port};
   double squares = 0.0, kl = 0.0, same = 0.0;
   for (uint32_t s = 0; s < SEEDS; s++) {
@@ -194,8 +237,9 @@ static json_t *row_of(const against *a, uint32_t o, uint64_t *failed) {
     same += share_of_same(d) / SEEDS;
   }
   const differs *m = &a->measured[o];
-  const double predicted = sqrt(squares), ratio = ratio_of(relative(m), predicted);
-  const double kl_ratio = ratio_of(mean_kl(m), kl);
+  const double predicted = sqrt(squares);
+  const double ratio = fmax(relative(m), ROUND_OFF) / fmax(predicted, ROUND_OFF);
+  const double kl_ratio = fmax(mean_kl(m), KL_ROUND_OFF) / fmax(kl, KL_ROUND_OFF);
   const char *reason = !(ratio <= BS_AGAINST_WHOLE)   ? "the output differs by more than rounding explains"
                        : !(kl_ratio <= BS_AGAINST_KL) ? "the KL divergence is more than rounding explains"
                                                       : "";
@@ -205,6 +249,8 @@ static json_t *row_of(const against *a, uint32_t o, uint64_t *failed) {
                           "limit", BS_AGAINST_WHOLE, "kl_limit", BS_AGAINST_KL, "first_same",
                           share_of_same(m), "first_same_predicted", same, "predicted", predicted, "ok",
                           reason[0] == '\0', "reason", reason);
+  note_good(notes, port.name, ratio);
+  json_object_set_new(row, "first_differs", first_of(a, m));
   json_object_set_new(row, "measured", number_or_null(relative(m)));
   json_object_set_new(row, "ratio", number_or_null(ratio));
   json_object_set_new(row, "kl", number_or_null(mean_kl(m)));
@@ -213,24 +259,66 @@ static json_t *row_of(const against *a, uint32_t o, uint64_t *failed) {
   return row;
 }
 
-static json_t *result_of(const against *a, const char *float_path, const bs_grids *grids) {
-  json_t *rows = json_array();
+/* Weights of products that the quantised model has as floats. */
+static int32_t note_floats(const against *a, const bs_onnx *floats, json_t *notes, bs_error *err) {
+  enum { MOST = 4 };
+  bs_quantize_weight *picked = NULL;
+  size_t n = 0, left = 0;
+  char text[400];
+  const int32_t rc = bs_quantize_pick(floats, &picked, &n, err);
+  for (size_t i = 0; rc == BS_OK && a->request->weights == NULL && i < n; i++) {
+    size_t k = 0;
+    while (k < a->grids.n && a->grids.rows[k].weight != picked[i].tensor) k++;
+    if (k < a->grids.n || picked[i].reason != NULL || picked[i].table) continue;
+    if (left++ >= MOST) continue;
+    snprintf(text, sizeof text, "layer %.*s was left in float", BS_SPAN_PRINT(picked[i].tensor->name));
+    json_array_append_new(notes, bs_model_json_text(text));
+  }
+  if (left > MOST) {
+    snprintf(text, sizeof text, "%zu more layers were left in float", left - MOST);
+    json_array_append_new(notes, json_string(text));
+  }
+  free(picked);
+  return rc;
+}
+
+/* The layer of the smallest ratio of signal to noise; null: no layer was compared. */
+static json_t *worst_of(const json_t *layers) {
+  json_t *row, *worst = NULL;
+  size_t i;
+  json_array_foreach(layers, i, row) {
+    const json_t *snr = json_object_get(row, "snr");
+    if (!json_is_real(snr)) continue;
+    if (worst == NULL || json_real_value(snr) < json_real_value(json_object_get(worst, "snr"))) worst = row;
+  }
+  return worst != NULL ? json_incref(worst) : json_null();
+}
+
+static int32_t result_of(const against *a, const char *float_path, const bs_onnx *floats, json_t **out,
+                         bs_error *err) {
+  json_t *rows = json_array(), *notes = json_array();
   uint64_t failed = 0;
-  for (uint32_t o = 0; o < a->n_outputs; o++) json_array_append_new(rows, row_of(a, o, &failed));
-  return json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o}", "model", bs_model_json_text(a->request->path),
-                   "against", bs_model_json_text(float_path), "backend",
+  for (uint32_t o = 0; o < a->n_outputs; o++) json_array_append_new(rows, row_of(a, o, notes, &failed));
+  json_t *layers = bs_layers_result(&a->layers, notes, &failed);
+  const int32_t rc = note_floats(a, floats, notes, err);
+  *out = json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "model",
+                   bs_model_json_text(a->request->path), "against", bs_model_json_text(float_path), "backend",
                    a->request->backend != NULL ? a->request->backend : "cpu", "inputs", (json_int_t)a->sets,
-                   "weights", (json_int_t)grids->n, "unmatched", (json_int_t)grids->other, "failed",
-                   (json_int_t)failed, "rows", rows);
+                   "weights", (json_int_t)a->grids.n, "unmatched", (json_int_t)a->grids.other, "failed",
+                   (json_int_t)failed, "rows", rows, "worst", worst_of(layers), "layers", layers, "notes",
+                   notes);
+  return rc;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
 static int32_t start_floats(against *a, const char *path, bs_error *err) {
-  bs_model_request request = *a->request;
-  request.path = path;
-  request.weights = NULL;
-  request.activations = NULL;
+  const size_t asked = a->request->passes.n;
+  a->passes = calloc(asked + MORE_PASSES, sizeof *a->passes);
+  if (a->passes == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for words");
+  for (size_t i = 0; i < asked; i++) a->passes[a->n_passes++] = a->request->passes.words[i];
+  for (size_t i = 0; i < MORE_PASSES; i++) a->passes[a->n_passes++] = passes_off[i];
+  const bs_model_request request = request_for(a, path);
   int32_t rc = bs_model_open(a->context, &request, &a->floats, err);
   if (rc == BS_OK) rc = bs_model_start(a->context, &request, &a->floats, err);
   if (rc == BS_OK) rc = bs_model_find_domains(&request, &a->floats, err);
@@ -248,22 +336,24 @@ int32_t bs_model_against(bs_context *context, const bs_model_request *request, c
                          json_t **out, bs_error *err) {
   against a = {.context = context, .request = request};
   bs_onnx quantised = {0}, floats = {0};
-  bs_grids grids = {0};
   *out = NULL;
+  a.layers.grids = &a.grids;
   int32_t rc = bs_onnx_open(request->path, &quantised, err);
   if (rc == BS_OK) rc = bs_onnx_open(float_path, &floats, err);
   if (rc == BS_OK)
     rc = request->weights != NULL
-             ? bs_grids_of_schemes(&floats, request->weights, request->activations, &grids, err)
-             : bs_grids_find(&quantised, &floats, request->activations, &grids, err);
+             ? bs_grids_of_schemes(&floats, request->weights, request->activations, &a.grids, err)
+             : bs_grids_find(&quantised, &floats, request->activations, &a.grids, err);
   if (rc == BS_OK) rc = start_floats(&a, float_path, err);
-  if (rc == BS_OK) rc = run_model(&a, request->path, request->weights, request->activations, a.measured, err);
-  for (uint32_t s = 0; rc == BS_OK && s < SEEDS; s++) rc = run_noisy(&a, &floats, &grids, s, err);
-  if (rc == BS_OK) *out = result_of(&a, float_path, &grids);
-  bs_grids_free(&grids);
+  if (rc == BS_OK) rc = run_model(&a, request->path, request->weights, request->activations, 0, err);
+  for (uint32_t s = 0; rc == BS_OK && s < SEEDS; s++) rc = run_noisy(&a, &floats, s, err);
+  if (rc == BS_OK) rc = result_of(&a, float_path, &floats, out, err);
+  bs_layers_free(&a.layers);
+  bs_grids_free(&a.grids);
   bs_onnx_close(&quantised);
   bs_onnx_close(&floats);
   bs_model_close(&a.floats);
+  free(a.passes);
   free(a.measured);
   free(a.predicted);
   return rc;

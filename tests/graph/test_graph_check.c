@@ -82,8 +82,51 @@ START_TEST(finds_wrong_numbers_beside_fills) {
 }
 END_TEST
 
+typedef struct seen {
+  uint32_t nodes, products;
+  const float *x;
+  double sum; /* of what the last node gave */
+} seen;
+
+static void see(void *user, const bs_node_trace *row) {
+  seen *s = user;
+  ck_assert_uint_eq(row->index, s->nodes++);
+  ck_assert(row->n_outputs >= 1 && row->outputs[0] != NULL && row->origin[0] != '\0');
+  const float *y = row->outputs[0]->data;
+  s->sum = 0;
+  for (uint32_t i = 0; i < 32; i++) s->sum += (double)y[i];
+  if (strcmp(row->op, "matmul") != 0) return;
+  ck_assert(row->inputs[0] != NULL && memcmp(row->inputs[0]->data, s->x, 32 * sizeof *s->x) == 0);
+  s->products++;
+}
+
+/* bs_session_trace shows each node once, with what it read and gave, and leaves what a run leaves. */
+START_TEST(traces_each_node) {
+  wrap("");
+  bs_session *s = tb_open("fault:ref", "", NULL);
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_tensor y = {.struct_size = (uint32_t)sizeof y};
+  float x[32], run[32];
+  seen of = {.x = x};
+  double sum = 0;
+  tb_fill(x, 32, 1);
+  tb_set(s, "x", x);
+  ck_assert_int_eq(bs_session_run(s, &err), BS_OK);
+  ck_assert_int_eq(bs_session_get(s, 1, &y, &err), BS_OK);
+  memcpy(run, y.data, sizeof run);
+  ck_assert_msg(bs_session_trace(s, see, &of, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_session_get(s, 1, &y, &err), BS_OK);
+  ck_assert(memcmp(run, y.data, sizeof run) == 0);
+  for (int i = 0; i < 32; i++) sum += (double)run[i];
+  ck_assert(of.products == 1 && of.nodes == bs_session_node_count(s) && !(sum < of.sum) && !(sum > of.sum));
+  bs_session_close(s);
+}
+END_TEST
+
 int main(void) {
-  const test_case cases[] = {
-      {finds_wrong_nodes, TEST_COUNT(rows)}, {finds_wrong_numbers_beside_fills, 4}, {0}};
+  const test_case cases[] = {{finds_wrong_nodes, TEST_COUNT(rows)},
+                             {finds_wrong_numbers_beside_fills, 4},
+                             {traces_each_node, 1},
+                             {0}};
   return run_tests("graph check", cases, (test_setup){.before = tb_begin, .after = tb_end});
 }
