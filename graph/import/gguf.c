@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * gguf.c - a GGUF file as a source model: tables of its names and keys, and what the builders of folders read
- * (gguf.h). Called by bs_graph_open. */
+ * gguf.c - a GGUF file as a source model, with what the builders of folders read (gguf.h). Called by
+ * bs_graph_open. */
 #include "graph/import/gguf.h"
 
 #include <inttypes.h>
@@ -12,128 +12,25 @@
 #include "formats/gguf_quant.h"
 #include "graph/import/import.h"
 
-/* ---- tables ----------------------------------------------------------------------------------- */
-
-/* The beginnings of names: of a folder, of the file. */
-typedef struct name_pair {
-  const char *folder, *file;
-} name_pair;
-
-/* Models of one builder. */
-typedef struct gguf_family {
-  const char *layers;        /* "model.layers." followed by a number is "blk." followed by that number */
-  const name_pair *tensors;  /* outside of the layers */
-  const name_pair *in_layer; /* behind the number of the layer */
-  int is_gpt2;
-} gguf_family;
-
-static const gguf_family llama = {.layers = "model.layers.",
-                                  .tensors = (const name_pair[]){{"model.embed_tokens.", "token_embd."},
-                                                                 {"model.norm.", "output_norm."},
-                                                                 {"lm_head.", "output."},
-                                                                 {0}},
-                                  .in_layer = (const name_pair[]){{"input_layernorm.", "attn_norm."},
-                                                                  {"self_attn.q_proj.", "attn_q."},
-                                                                  {"self_attn.k_proj.", "attn_k."},
-                                                                  {"self_attn.v_proj.", "attn_v."},
-                                                                  {"self_attn.o_proj.", "attn_output."},
-                                                                  {"self_attn.q_norm.", "attn_q_norm."},
-                                                                  {"self_attn.k_norm.", "attn_k_norm."},
-                                                                  {"post_attention_layernorm.", "ffn_norm."},
-                                                                  {"mlp.gate_proj.", "ffn_gate."},
-                                                                  {"mlp.up_proj.", "ffn_up."},
-                                                                  {"mlp.down_proj.", "ffn_down."},
-                                                                  {0}}};
-static const gguf_family gpt2 = {.layers = "transformer.h.",
-                                 .tensors = (const name_pair[]){{"transformer.wte.", "token_embd."},
-                                                                {"transformer.wpe.", "position_embd."},
-                                                                {"transformer.ln_f.", "output_norm."},
-                                                                {"lm_head.", "output."},
-                                                                {0}},
-                                 .in_layer = (const name_pair[]){{"ln_1.", "attn_norm."},
-                                                                 {"attn.c_attn.", "attn_qkv."},
-                                                                 {"attn.c_proj.", "attn_output."},
-                                                                 {"ln_2.", "ffn_norm."},
-                                                                 {"mlp.c_fc.", "ffn_up."},
-                                                                 {"mlp.c_proj.", "ffn_down."},
-                                                                 {0}},
-                                 .is_gpt2 = 1};
-
-/* pairs: the rows of Q and K lie as pairs that are turned together, and not as two halves of a head. */
-static const struct {
-  const char *arch;
-  const gguf_family *family;
-  int pairs;
-} archs[] = {{"llama", &llama, 1}, {"qwen2", &llama, 0}, {"qwen3", &llama, 0}, {"gpt2", &gpt2, 0}};
-static const char known_archs[] = "llama (Mistral, SmolLM too) qwen2 qwen3 gpt2";
-
-/* Keys behind the architecture's name, and the keys of config.json. NULL: the family's builder reads none. */
-enum key_kind { KEY_INT, KEY_REAL, KEY_ZERO /* only 0 is built */, KEY_UNUSED };
-static const struct {
-  const char *key, *llama, *gpt2;
-  enum key_kind kind;
-} keys[] = {
-    {"context_length", "max_position_embeddings", "n_positions", KEY_INT},
-    {"embedding_length", "hidden_size", "n_embd", KEY_INT},
-    {"block_count", "num_hidden_layers", "n_layer", KEY_INT},
-    {"feed_forward_length", "intermediate_size", "n_inner", KEY_INT},
-    {"attention.head_count", "num_attention_heads", "n_head", KEY_INT},
-    {"attention.head_count_kv", "num_key_value_heads", NULL, KEY_INT},
-    {"attention.key_length", "head_dim", NULL, KEY_INT},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", NULL, KEY_REAL},
-    {"attention.layer_norm_epsilon", NULL, "layer_norm_epsilon", KEY_REAL},
-    {"attention.sliding_window", "sliding_window", NULL, KEY_INT},
-    {"rope.freq_base", "rope_theta", NULL, KEY_REAL},
-    {"rope.scaling.factor", "rope_scaling.factor", NULL, KEY_REAL},
-    {"rope.scaling.original_context_length", "rope_scaling.original_max_position_embeddings", NULL, KEY_INT},
-    {"expert_count", NULL, NULL, KEY_ZERO},
-    {"expert_used_count", NULL, NULL, KEY_ZERO},
-    {"attention.max_alibi_bias", NULL, NULL, KEY_ZERO},
-    {"attention.clamp_kqv", NULL, NULL, KEY_ZERO},
-    {"use_parallel_residual", NULL, NULL, KEY_ZERO},
-    {"attention.value_length", NULL, NULL, KEY_UNUSED}, /* shapes of tensors are checked */
-    {"rope.dimension_count", NULL, NULL, KEY_UNUSED},   /* set_heads reads it */
-    {"rope.scaling.type", NULL, NULL, KEY_UNUSED},      /* the same */
-    {"rope.scaling.finetuned", NULL, NULL, KEY_UNUSED},
-    {"vocab_size", NULL, NULL, KEY_UNUSED}, /* the rows of token_embd count */
-    {"tensor_data_layout", NULL, NULL, KEY_UNUSED},
-    {"pooling_type", NULL, NULL, KEY_UNUSED}};
-enum { KEYS = sizeof keys / sizeof *keys };
-
 /* ---- names ------------------------------------------------------------------------------------ */
 
-static const char *join(char buffer[GGUF_NAME], const char *a, size_t a_size, const char *b, const char *c) {
-  snprintf(buffer, GGUF_NAME, "%.*s%s%s", (int)a_size, a, b, c);
+static const char *join(char buffer[GGUF_NAME], const char *a, const char *b, const char *c) {
+  snprintf(buffer, GGUF_NAME, "%s%s%s", a, b, c);
   return buffer;
 }
 
-static const name_pair *beginning(const name_pair *pairs, const char *name) {
-  while (pairs->folder != NULL && strncmp(name, pairs->folder, strlen(pairs->folder)) != 0) pairs++;
-  return pairs->folder != NULL ? pairs : NULL;
-}
-
 const char *gguf_tensor_name(const hf_gguf *g, const char *name, char buffer[GGUF_NAME]) {
-  const size_t layers = strlen(g->family->layers);
-  const name_pair *pair = beginning(g->family->tensors, name);
-  if (pair != NULL) return join(buffer, "", 0, pair->file, name + strlen(pair->folder));
-  if (strncmp(name, g->family->layers, layers) != 0) return name;
-  char layer[32];
-  const char *number = name + layers, *rest = strchr(number, '.');
-  if (rest == NULL || rest - number > 10) return name;
-  pair = beginning(g->family->in_layer, ++rest);
-  if (pair == NULL) return name;
-  snprintf(layer, sizeof layer, "blk.%.*s", (int)(rest - number), number);
-  return join(buffer, layer, strlen(layer), pair->file, rest + strlen(pair->folder));
+  return bs_gguf_tensor_name(g->arch->family, name, buffer, GGUF_NAME);
 }
 
-static const char *folder_key(const hf_gguf *g, int i) {
-  return g->family->is_gpt2 ? keys[i].gpt2 : keys[i].llama;
+static const char *folder_key(const hf_gguf *g, const bs_gguf_config_key *key) {
+  return g->arch->family->is_gpt2 ? key->gpt2 : key->llama;
 }
 
 const char *gguf_key_name(const hf_gguf *g, const char *name, char buffer[GGUF_NAME]) {
-  for (int i = 0; i < KEYS; i++)
-    if (folder_key(g, i) != NULL && strcmp(folder_key(g, i), name) == 0)
-      return join(buffer, g->arch, strlen(g->arch), ".", keys[i].key);
+  for (const bs_gguf_config_key *k = bs_gguf_config_keys; k->key != NULL; k++)
+    if (folder_key(g, k) != NULL && strcmp(folder_key(g, k), name) == 0)
+      return join(buffer, g->arch->name, ".", k->key);
   return name;
 }
 
@@ -141,7 +38,7 @@ const char *gguf_key_name(const hf_gguf *g, const char *name, char buffer[GGUF_N
 
 static const bs_gguf_key *find_key(const hf_gguf *g, const char *key) {
   char name[GGUF_NAME];
-  return bs_gguf_find_key(&g->file, join(name, g->arch, strlen(g->arch), ".", key));
+  return bs_gguf_find_key(&g->file, join(name, g->arch->name, ".", key));
 }
 
 /* The shortest decimal number that is this f32: 1e-06 and not 9.99999997e-07, as in config.json. */
@@ -171,22 +68,23 @@ static int32_t bad_key(const bs_gguf_key *key, const char *want, bs_error *err) 
   return bs_error_set(err, BS_INPUT, "BS-GGUF-KEY", "key '%.100s': %s", key->name, want);
 }
 
-static int32_t set_key(const hf_gguf *g, int i, json_t *config, bs_error *err) {
-  const bs_gguf_key *key = find_key(g, keys[i].key);
-  const char *name = folder_key(g, i);
+static int32_t set_key(const hf_gguf *g, const bs_gguf_config_key *row, json_t *config, bs_error *err) {
+  const bs_gguf_key *key = find_key(g, row->key);
+  const char *name = folder_key(g, row);
   int64_t whole = 0;
   double real = 0;
-  if (key == NULL || keys[i].kind == KEY_UNUSED) return BS_OK;
+  if (key == NULL || row->kind == BS_GGUF_CONFIG_UNUSED) return BS_OK;
   if (key->is_array) return bad_key(key, "one value for all layers is read, and no array", err);
-  if (keys[i].kind == KEY_ZERO) {
+  if (row->kind == BS_GGUF_CONFIG_ZERO) {
     if ((!bs_gguf_int(key, 0, &whole) && !bs_gguf_real(key, 0, &real)) || whole != 0 || real != 0)
       return bad_key(key, "only 0 is built", err);
     return BS_OK;
   }
   if (name == NULL) return bad_key(key, "it is not known for this architecture", err);
-  if (keys[i].kind == KEY_INT ? !bs_gguf_int(key, 0, &whole) : !bs_gguf_real(key, 0, &real))
-    return bad_key(key, keys[i].kind == KEY_INT ? "it must be a whole number" : "it must be a number", err);
-  json_t *value = keys[i].kind == KEY_INT ? json_integer(whole) : json_real(decimal(real));
+  if (row->kind == BS_GGUF_CONFIG_INT ? !bs_gguf_int(key, 0, &whole) : !bs_gguf_real(key, 0, &real))
+    return bad_key(key, row->kind == BS_GGUF_CONFIG_INT ? "it must be a whole number" : "it must be a number",
+                   err);
+  json_t *value = row->kind == BS_GGUF_CONFIG_INT ? json_integer(whole) : json_real(decimal(real));
   return set(config, name, value) == 0 ? BS_OK : model_no_memory(err);
 }
 
@@ -215,13 +113,13 @@ static int32_t set_heads(const hf_gguf *g, json_t *config, bs_error *err) {
 
 /* A key of the architecture that no row knows could change what the model computes. */
 static int32_t refuse_unknown(const hf_gguf *g, bs_error *err) {
-  const size_t size = strlen(g->arch);
+  const size_t size = strlen(g->arch->name);
   for (uint32_t k = 0; k < g->file.n_keys; k++) {
     const char *name = g->file.keys[k].name;
-    int i = 0;
-    if (strncmp(name, g->arch, size) != 0 || name[size] != '.') continue;
-    while (i < KEYS && strcmp(name + size + 1, keys[i].key) != 0) i++;
-    if (i == KEYS) return bad_key(&g->file.keys[k], "it is not known for this architecture", err);
+    const bs_gguf_config_key *row = bs_gguf_config_keys;
+    if (strncmp(name, g->arch->name, size) != 0 || name[size] != '.') continue;
+    while (row->key != NULL && strcmp(name + size + 1, row->key) != 0) row++;
+    if (row->key == NULL) return bad_key(&g->file.keys[k], "it is not known for this architecture", err);
   }
   const bs_gguf_key *parts = bs_gguf_find_key(&g->file, "split.count");
   int64_t count = 0;
@@ -234,19 +132,20 @@ static int32_t refuse_unknown(const hf_gguf *g, bs_error *err) {
 json_t *gguf_config(const hf_gguf *g, bs_error *err) {
   const bs_gguf_tensor *table = bs_gguf_find_tensor(&g->file, "token_embd.weight");
   json_t *config = json_object();
-  int bad = set(config, "model_type", json_string(g->arch));
-  bad |= set(config, g->family->is_gpt2 ? "activation_function" : "hidden_act",
-             json_string(g->family->is_gpt2 ? "gelu_new" : "silu"));
+  int bad = set(config, "model_type", json_string(g->arch->name));
+  bad |= set(config, g->arch->family->is_gpt2 ? "activation_function" : "hidden_act",
+             json_string(g->arch->family->is_gpt2 ? "gelu_new" : "silu"));
   bad |= set(config, "tie_word_embeddings",
              json_boolean(bs_gguf_find_tensor(&g->file, "output.weight") == NULL));
   if (table != NULL) bad |= set(config, "vocab_size", json_integer(table->dims[0]));
   if (find_key(g, "attention.sliding_window") != NULL) {
     bad |= set(config, "use_sliding_window", json_true());
-    if (strcmp(g->arch, "llama") == 0) bad |= set(config, "model_type", json_string("mistral"));
+    if (strcmp(g->arch->name, "llama") == 0) bad |= set(config, "model_type", json_string("mistral"));
   }
   int32_t rc = bad != 0 ? model_no_memory(err) : refuse_unknown(g, err);
-  for (int i = 0; rc == BS_OK && i < KEYS; i++) rc = set_key(g, i, config, err);
-  if (rc == BS_OK && !g->family->is_gpt2) rc = set_heads(g, config, err);
+  for (const bs_gguf_config_key *k = bs_gguf_config_keys; rc == BS_OK && k->key != NULL; k++)
+    rc = set_key(g, k, config, err);
+  if (rc == BS_OK && !g->arch->family->is_gpt2) rc = set_heads(g, config, err);
   if (rc == BS_OK) return config;
   json_decref(config);
   return NULL;
@@ -259,14 +158,10 @@ static int32_t set_arch(hf_gguf *g, bs_error *err) {
   bs_span arch = {"", 0};
   if (key == NULL || !bs_gguf_text(key, &arch))
     return bs_error_set(err, BS_INPUT, "BS-GGUF-ARCH", "there is no text general.architecture");
-  for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-    if (bs_span_is(arch, archs[i].arch)) {
-      snprintf(g->arch, sizeof g->arch, "%s", archs[i].arch);
-      g->family = archs[i].family;
-      return BS_OK;
-    }
+  g->arch = bs_gguf_arch_of(arch);
+  if (g->arch != NULL) return BS_OK;
   bs_error_set(err, BS_INPUT, "BS-GGUF-ARCH", "the architecture '%.*s' is not built", BS_SPAN_PRINT(arch));
-  bs_error_hint(err, "known: %s", known_archs);
+  bs_error_hint(err, "known: %s", BS_GGUF_ARCHS);
   return BS_INPUT;
 }
 
@@ -343,8 +238,7 @@ void gguf_weights_close(hf_gguf *g) {
 void gguf_settings(hf_build *b) {
   const hf_gguf *g = b->weights->gguf;
   b->straight = 1;
-  for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-    if (strcmp(archs[i].arch, g->arch) == 0) b->pairs = archs[i].pairs;
+  b->pairs = g->arch->pairs;
   for (uint32_t i = 0; i < g->file.n_tensors; i++) {
     const bs_st_tensor *t = &g->tensors[i];
     if (t->dtype == 0) b->cache_dtype = BS_F16;

@@ -5,6 +5,7 @@
 #ifndef BS_GRAPH_IMPORT_GGUF_H
 #define BS_GRAPH_IMPORT_GGUF_H
 #include "formats/gguf.h"
+#include "formats/gguf_names.h"
 #include "graph/import/hf.h"
 
 enum { GGUF_NAME = 200 }; /* bytes of a buffer for a name */
@@ -12,8 +13,7 @@ enum { GGUF_NAME = 200 }; /* bytes of a buffer for a name */
 typedef struct hf_gguf {
   bs_gguf file;
   char *path;
-  const struct gguf_family *family;
-  char arch[16];
+  const bs_gguf_arch *arch;
   bs_st_tensor *tensors; /* those of the file; dtype 0: quantised, or a type that is not read */
 } hf_gguf;
 
