@@ -222,6 +222,14 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_CACHE_DTYPE] =
         {"cache-dtype", 0, 0, OPT_WITH, "T",
          "f32, f16 or bf16; default: f16 of a GGUF file with quantised weights, else as activations"},
+    [OPT_WITH_CALIBRATE] = {"calibrate", 0, 0, OPT_WITH, "DIR",
+                            "inputs of the model as NAME.npy, or folders of them: with what it is measured"},
+    [OPT_WITH_RANGE] = {"range", 0, 0, OPT_WITH, "PERCENT",
+                        "how much of X the ranges hold, for example 99.99; default: 100, all"},
+    [OPT_WITH_KL] = {"kl", 0, 0, OPT_WITH, "X",
+                     "schemes for each weight, the fewest bytes of which the KL divergence is at most X"},
+    [OPT_WITH_BITS] = {"bits", 0, 0, OPT_WITH, "X",
+                       "schemes for each weight, of at most X bits a weight and the least KL divergence"},
     [OPT_WITH_EFFORT] =
         {"effort", 0, 0, OPT_WITH, "N",
          "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},

@@ -9,6 +9,7 @@
 
 #include "core/base/dtype.h"
 #include "lab/model/model.h"
+#include "lab/model/pair.h"
 
 /* Errors below this share are those of f32 sums. */
 static const double ROUND_OFF = 1e-6;
@@ -161,7 +162,7 @@ json_t *bs_layers_result(const bs_layers *l, json_t *notes, uint64_t *failed) {
     if (layer->compared[0] == 0 || layer->compared[1] == 0) continue;
     const double measured = layer->size > 0.0 ? sqrt(layer->changed[0] / layer->size) : 0.0;
     const double predicted = predicted_of(layer);
-    const double ratio = fmax(measured, ROUND_OFF) / fmax(predicted, ROUND_OFF);
+    const double ratio = bs_differs_ratio(measured, predicted, ROUND_OFF);
     const int ok = ratio <= BS_LAYERS_LIMIT; /* a NaN is not */
     json_t *row =
         json_pack("{s:o, s:o, s:o, s:o, s:f, s:b}", "layer", bs_model_json_text(layer->name), "snr",

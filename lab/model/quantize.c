@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/op/quant.h"
+#include "lab/model/quantize_x.h"
 #include "lab/stop.h"
 
 enum { SLAB = 16, NAME = 1200 };
@@ -42,6 +43,7 @@ typedef struct job {
   bs_span *dropped;
   bs_onnx_new_tensor *tensors;
   bs_onnx_new_node *nodes;
+  bs_quantize_x x;
   char **texts; /* names of the file, terminated */
   size_t n_tensors, n_nodes, n_texts;
 } job;
@@ -327,11 +329,38 @@ static int32_t add_nodes(job *j, bs_error *err) {
     if (!j->weights[i].nbits) add_dequantize(j, &j->weights[i]);
     j->has_nbits |= j->weights[i].nbits != 0;
   }
+  size_t x = 0;
   for (uint32_t n = 0; rc == BS_OK && n < g->n_nodes; n++) {
+    while (x < j->x.n_nodes && j->x.nodes[x].before == n) j->nodes[j->n_nodes++] = j->x.nodes[x++];
     const weight *w = g->nodes[n].n_inputs == 2 ? weight_named(j, g->nodes[n].inputs[1]) : NULL;
     if (w != NULL && w->nbits) rc = add_matmul(j, n, w, err);
   }
   return rc;
+}
+
+/* ---- X -------------------------------------------------------------------------------------------- */
+
+static int takes_bytes(const void *user, bs_span name) {
+  const weight *w = weight_named(user, name);
+  return w != NULL && !w->nbits && w->form.group == w->form.cols;
+}
+
+static int32_t add_x(job *j, bs_error *err) {
+  if (j->request->ranges == NULL) return BS_OK;
+  const int32_t rc = bs_quantize_x_make(&j->model, j->request->ranges, takes_bytes, j, &j->x, err);
+  if (rc != BS_OK) return rc;
+  bs_onnx_new_node *nodes =
+      realloc(j->nodes, (j->n_picked + j->model.graph->n_nodes + j->x.n_nodes + 1) * sizeof *nodes);
+  if (nodes != NULL) j->nodes = nodes;
+  bs_onnx_new_tensor *tensors = realloc(j->tensors, (3 * j->n_picked + j->x.n_tensors + 1) * sizeof *tensors);
+  if (tensors != NULL) j->tensors = tensors;
+  if (nodes == NULL || tensors == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-QUANT-MEMORY", "no memory for the grids of X");
+  for (size_t i = 0; i < j->x.n_tensors; i++) j->tensors[j->n_tensors++] = j->x.tensors[i];
+  if (j->x.n > 0) return BS_OK;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-QUANT-STATIC", "no product can have X in whole numbers");
+  bs_error_hint(err, "the scheme w8 gives weights one scale a row, which that needs");
+  return BS_UNSUPPORTED;
 }
 
 /* ---- which weights ------------------------------------------------------------------------------- */
@@ -434,9 +463,10 @@ static json_t *report(const job *j) {
     put_sizes(row, w);
     json_array_append_new(kept, row);
   }
-  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "from", j->request->from, "to", j->request->to,
+  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "from", j->request->from, "to", j->request->to,
                    "opset", (json_int_t)j->opset, "bytes_before", (json_int_t)before, "bytes",
-                   (json_int_t)after, "weights", weights, "kept", kept);
+                   (json_int_t)after, "weights", weights, "kept", kept, "static",
+                   bs_quantize_x_report(&j->x));
 }
 
 static void free_job(job *j) {
@@ -452,6 +482,7 @@ static void free_job(job *j) {
   free(j->nodes);
   free(j->texts);
   free(j->picked);
+  bs_quantize_x_free(&j->x);
   bs_onnx_close(&j->model);
 }
 
@@ -462,6 +493,7 @@ int32_t bs_model_quantize(const bs_quantize_request *request, json_t **out, bs_e
   if (rc != BS_OK) return rc;
   j.opset = opset_of(&j.model);
   rc = choose(&j, err);
+  if (rc == BS_OK) rc = add_x(&j, err);
   if (rc == BS_OK) rc = add_nodes(&j, err);
   int nbits = j.has_nbits;
   for (uint32_t i = 0; i < j.model.n_opsets; i++)
@@ -472,6 +504,8 @@ int32_t bs_model_quantize(const bs_quantize_request *request, json_t **out, bs_e
                                .n_tensors = j.n_tensors,
                                .nodes = j.nodes,
                                .n_nodes = j.n_nodes,
+                               .inputs = j.x.inputs,
+                               .n_inputs = j.x.n_inputs,
                                .domain = nbits ? "com.microsoft" : NULL,
                                .version = 1};
   if (rc == BS_OK) rc = bs_onnx_write(&j.model, &edits, request->to, err);

@@ -7,6 +7,7 @@
 
 #include "formats/onnx.h"
 #include "formats/onnx_write.h"
+#include "lab/model/calibrate.h"
 
 /* How a weight stands in the copy. AUTO: by blocks of one scale as QDQ from opset 21 on, else as NBITS. */
 enum bs_quantize_format {
@@ -20,16 +21,18 @@ typedef struct bs_quantize_request {
   /* "w8", or pairs "PATTERN=SCHEME" with ';' between: the first pattern that a weight's name matches counts.
    * The scheme "float" leaves it as it is. Schemes: core/op/quant.h. */
   const char *weights;
-  uint32_t format;                                                               /* enum bs_quantize_format */
+  uint32_t format; /* enum bs_quantize_format */
+  /* X of products whose weight has one scale a row becomes whole numbers of 8 bits; NULL: floats. */
+  const bs_x_ranges *ranges;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* may be NULL */
   void *progress_user;
 } bs_quantize_request;
 
 /* Writes the copy. *out: {from, to, opset, format, bytes, bytes_before, weights: [{name, rows, cols, scheme,
- * bits, bytes, bytes_before, error}], kept: [{name, rows, cols, bytes, reason}]}; error: the root mean square
- * of what the rounding changed, over that of the weight. BS_USAGE: a scheme that does not exist, or that ONNX
- * cannot hold. BS_UNSUPPORTED: the model's opset cannot hold it, or no weight is left to quantise. The caller
- * owns *out. */
+ * bits, bytes, bytes_before, error}], kept: [{name, rows, cols, bytes, reason}], static: as quantize_x.h};
+ * error: the root mean square of what the rounding changed, over that of the weight. BS_USAGE: a scheme that
+ * does not exist, or that ONNX cannot hold. BS_UNSUPPORTED: the model's opset cannot hold it, no weight is
+ * left to quantise, or no product can have X on the ranges. The caller owns *out. */
 int32_t bs_model_quantize(const bs_quantize_request *request, json_t **out, bs_error *err);
 
 /* The scheme of a weight's name in a list as request->weights; "" where no pattern matches. */
