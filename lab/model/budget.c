@@ -234,8 +234,18 @@ static int raise_one(budget *b, double room) {
   return best != NULL;
 }
 
+static int all_floats(const budget *b) {
+  for (size_t i = 0; i < b->n_units; i++)
+    if (b->units[i].now != FLOAT) return 0;
+  return 1;
+}
+
 static int32_t cannot(const budget *b, double kl, bs_error *err) {
-  if (b->asked->kl > 0.0) {
+  if (b->asked->kl > 0.0 && all_floats(b)) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-QUANT-BUDGET", "kl=%g: every weight would stay a float",
+                 b->asked->kl);
+    bs_error_hint(err, "allow a larger KL");
+  } else if (b->asked->kl > 0.0) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-QUANT-BUDGET",
                  "kl=%g: after %u rounds KL is %.3g, with %.2f bits a weight", b->asked->kl, b->rounds, kl,
                  8.0 * bytes_of(b) / b->count);
@@ -247,12 +257,6 @@ static int32_t cannot(const budget *b, double kl, bs_error *err) {
     bs_error_hint(err, "allow more bits");
   }
   return BS_UNSUPPORTED;
-}
-
-static int all_floats(const budget *b) {
-  for (size_t i = 0; i < b->n_units; i++)
-    if (b->units[i].now != FLOAT) return 0;
-  return 1;
 }
 
 static int32_t choose_by_kl(budget *b, double *out_kl, bs_error *err) {
