@@ -6,9 +6,9 @@
 
 #include "core/base/error.h"
 
-static const bsrun_verb *const verbs[] = {
-    &model_info,     &model_run,  &model_check,    &model_bench,    &model_explain,
-    &model_generate, &model_plan, &model_tokenize, &model_quantize, NULL};
+static const bsrun_verb *const verbs[] = {&model_info,     &model_run,      &model_check, &model_bench,
+                                          &model_explain,  &model_generate, &model_plan,  &model_tokenize,
+                                          &model_quantize, &model_embed,    NULL};
 const bsrun_verb verb_model = {
     .name = "model",
     .summary = "run, prove, time and explain models (ONNX, config.json)",

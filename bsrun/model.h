@@ -7,7 +7,7 @@
 #include "lab/model/model.h"
 
 extern const bsrun_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
-    model_plan, model_tokenize, model_quantize;
+    model_plan, model_tokenize, model_quantize, model_embed;
 
 /* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */
 
