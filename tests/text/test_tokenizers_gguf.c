@@ -338,7 +338,8 @@ static const struct {
   int32_t status;
 } refused[] = {
     {of_gpt2, {"model=tt5"}, "BS-TOK-KIND", "tokenizer.ggml.model is 't5'", BS_UNSUPPORTED},
-    {of_gpt2, {"model="}, "BS-TOK-KIND", "tokenizer.ggml.model is ''", BS_UNSUPPORTED},
+    {of_gpt2, {"model="}, "BS-TOK-KIND", "the file has no tokenizer", BS_UNSUPPORTED},
+    {of_gpt2, {"model=tno_vocab"}, "BS-TOK-KIND", "the file has no tokenizer", BS_UNSUPPORTED},
     {of_gpt2, {"model=i1"}, "BS-TOK-FORMAT", "tokenizer.ggml.model: it is no text", BS_INPUT},
     {of_gpt2, {"pre=tqwen9"}, "BS-TOK-KIND", "tokenizer.ggml.pre is 'qwen9'", BS_UNSUPPORTED},
     {of_gpt2, {"pre="}, "BS-TOK-KIND", "does not say how a text is split", BS_UNSUPPORTED},
