@@ -279,7 +279,8 @@ const lower_rule *lower_find(const char *op, const char *domain, uint32_t opset,
 const char *lower_op_name(uint32_t index);
 
 /* Tables of the families, each ended by {0}. */
-extern const lower_rule lower_rules_angle[], lower_rules_recurrent[], lower_rules_spectral[];
+extern const lower_rule lower_rules_angle[], lower_rules_recurrent[], lower_rules_spectral[],
+    lower_rules_attention[], lower_rules_sample[], lower_rules_unpool[];
 extern const lower_rule lower_rules_elementwise[], lower_rules_compare[], lower_rules_view[],
     lower_rules_join[], lower_rules_reduce[], lower_rules_norm[], lower_rules_product[], lower_rules_conv[],
     lower_rules_pool[], lower_rules_resize[], lower_rules_conv_transpose[], lower_rules_contrib[],
