@@ -27,6 +27,8 @@ static const args_option diagnose_options[] = {
     {OPT_DIM, "default: 2 of a batch, 32 of others", 0},
     {OPT_CONSTANT, NULL, 0},
     {OPT_NO_PASS, NULL, 0},
+    {OPT_WITH, "of a model", 0},
+    {OPT_WITH_SHAPES, NULL, 0},
     {OPT_CHOICE, NULL, 0},
     {OPT_THREADS, "default: all cores, of a layer cores / ranks", 0},
     {OPT_CACHE_TOKENS, NULL, 0},

@@ -46,6 +46,14 @@ static int32_t read_cache_dtype(const args *a, uint32_t *out, bs_error *err) {
   return text == NULL || *out != 0 ? BS_OK : bsrun_unknown("dtype of the cache", text, names, 3, err);
 }
 
+static int32_t read_shapes(const args *a, uint32_t *out_exact, bs_error *err) {
+  const char *word = args_value(a, "shapes");
+  *out_exact = word != NULL && strcmp(word, "exact") == 0;
+  if (word == NULL || *out_exact || strcmp(word, "ranges") == 0) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--with shapes is exact or ranges, not '%.40s'", word);
+  return BS_USAGE;
+}
+
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   int64_t threads = 0, tokens = 0, seed = 0;
   memset(out, 0, sizeof *out);
@@ -77,6 +85,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->activations = args_value(a, "activations");
   r->cache_tokens = tokens;
   r->seed = (uint32_t)seed;
+  if (rc == BS_OK) rc = read_shapes(a, &r->exact, err);
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
   return rc;
 }

@@ -161,6 +161,9 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                              "tokens that are there already are less likely; default: 1, not so"},
     [OPT_WITH_DRAFT] = {"draft", 0, 0, OPT_WITH, "N",
                         "tokens that are guessed from the text and checked in one run, 0 to 7; default: 0"},
+    [OPT_WITH_SHAPES] = {"shapes", 0, 0, OPT_WITH, "WORD",
+                         "exact: each size of a dimension has a plan of its own; ranges (the default): one "
+                         "plan serves a range of sizes"},
     [OPT_VERIFY] = {"verify", 0, 0, 0, NULL,
                     "first compare the outputs with those of the graph as written, in f64"},
     [OPT_COUNTERS] = {"counters", 0, 0, 0, "on|off",

@@ -504,7 +504,8 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
   uint64_t flat_size = 0, mine_size = 0;
   uint32_t wrong = 0;
   int64_t tokens = 0;
-  int32_t rc = gsession_ready(s, &tokens, err);
+  int32_t rc = gsession_verify_bucket(s, err);
+  if (rc == BS_OK) rc = gsession_ready(s, &tokens, err);
   c.memory = calloc(c.b->g->n_values + 1u, sizeof *c.memory);
   if (rc == BS_OK && c.memory == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");

@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/op/quant.h"
 #include "graph/run/args.h"
+#include "graph/run/bucket.h"
 #include "graph/run/session.h"
 
 typedef struct report {
@@ -250,6 +251,34 @@ static void put_passes(report *r, int json) {
     put_rounds(r);
 }
 
+/* Which sizes the plan serves. */
+static void put_sizes(report *r, int json) {
+  const gmodel *m = r->s->graph->model;
+  const gbucket_range *range = r->b->bucket != NULL ? &r->b->bucket->range : NULL;
+  if (json) bs_text_printf(&r->t, "\"sizes\":{\"alone\":");
+  if (json && r->b->alone != NULL)
+    graph_put_json_text(&r->t, r->b->alone);
+  else if (json)
+    bs_text_printf(&r->t, "null");
+  if (!json && r->b->alone != NULL) bs_text_printf(&r->t, "planned for these sizes alone: %s\n", r->b->alone);
+  if (json) bs_text_printf(&r->t, ",\"range\":{");
+  for (uint32_t i = 0; range != NULL && i < range->n; i++) {
+    const char *name = m->symbols[range->symbol[i]];
+    const long long least = range->least[i], largest = range->sizes[range->symbol[i]];
+    if (json) {
+      bs_text_printf(&r->t, "%s", i > 0 ? "," : "");
+      graph_put_json_text(&r->t, name);
+      bs_text_printf(&r->t, ":[%lld,%lld]", least, largest);
+    } else {
+      bs_text_printf(&r->t, "%s%s %lld to %lld", i > 0 ? ", " : "one plan serves ", name, least, largest);
+    }
+  }
+  if (json) bs_text_printf(&r->t, "}},");
+  if (!json && range != NULL)
+    bs_text_printf(&r->t, ": %u numbers are set for a size, %u ops prepared again\n", r->b->bucket->n_numbers,
+                   r->b->bucket->n_again);
+}
+
 static void put_memory(report *r, int json) {
   const gplan_report *m = &r->b->report;
   bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
@@ -339,6 +368,7 @@ BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
   if (what == BS_REPORT_EXPLAIN) put_passes(&r, (int)json);
   if (what == BS_REPORT_MISSES) rc = put_misses(&r, (int)json, err);
   if (what == BS_REPORT_EXPLAIN) put_notes(&r, (int)json);
+  if (what == BS_REPORT_EXPLAIN) put_sizes(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PLAN) put_memory(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PROFILE)

@@ -43,16 +43,16 @@ static void read_at(gplan_value *v, uint32_t step) {
 }
 
 /* Steps of all values; values that no node writes are outside. */
-static void fill_lives(const gbinding *b) {
+static void fill_lives(const gbinding *b, gplan_value *lives) {
   const graph *g = b->g;
   for (uint32_t i = 0; i < g->n_values; i++)
-    b->lives[i] = (gplan_value){.inside = GPLAN_NONE, .flags = GPLAN_OUTSIDE, .def = UINT32_MAX};
+    lives[i] = (gplan_value){.inside = GPLAN_NONE, .flags = GPLAN_OUTSIDE, .def = UINT32_MAX};
   uint32_t step = 0;
   for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next, step++) {
     const gnode *n = &g->nodes[id];
     for (uint32_t k = 0; k < n->n_out; k++) {
       if (n->out[k] == GNONE) continue;
-      gplan_value *v = &b->lives[n->out[k]], *root = &b->lives[g->values[n->out[k]].base];
+      gplan_value *v = &lives[n->out[k]], *root = &lives[g->values[n->out[k]].base];
       if (v->def > step) v->def = v->last = step;
       if (root->def > step) root->def = root->last = step;
       read_at(v, step);
@@ -61,13 +61,13 @@ static void fill_lives(const gbinding *b) {
     }
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k] != GNONE) {
-        gplan_value *v = &b->lives[n->in[k]];
-        if (v->def == UINT32_MAX) v->def = b->lives[g->values[n->in[k]].base].def;
+        gplan_value *v = &lives[n->in[k]];
+        if (v->def == UINT32_MAX) v->def = lives[g->values[n->in[k]].base].def;
         read_at(v, step);
       }
   }
   for (uint32_t i = 0; i < g->n_values; i++) {
-    gplan_value *v = &b->lives[i];
+    gplan_value *v = &lives[i];
     const gvalue *value = &g->values[i], *root = &g->values[value->base];
     if (root->kind != GV_TEMP || v->def == UINT32_MAX) {
       *v = (gplan_value){.inside = GPLAN_NONE, .flags = GPLAN_OUTSIDE};
@@ -92,7 +92,7 @@ int32_t gbinding_plan(gbinding *b, bs_error *err) {
   b->place = calloc(n + 1u, sizeof *b->place);
   if (b->lives == NULL || b->place == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a plan");
-  fill_lives(b);
+  fill_lives(b, b->lives);
   int32_t rc = gplan_life_make(b->lives, n, NULL, b->n_steps, &b->life, err);
   if (rc != BS_OK) return rc;
   uint64_t *offsets = calloc(b->life.n_blocks + 1u, sizeof *offsets);
@@ -112,4 +112,29 @@ int32_t gbinding_plan(gbinding *b, bs_error *err) {
   gplan_report_make(b->lives, &b->life, &arena, &b->report);
   b->plan_s = bs_clock_s() - began;
   return BS_OK;
+}
+
+/* The plan of the largest sizes holds for these: the same values lie in the same memory at the same time, and
+ * none is larger. */
+static int life_holds(const gplan_life *all, const gplan_life *now) {
+  int holds = all->n_blocks == now->n_blocks &&
+              memcmp(all->block, now->block, all->n_values * sizeof *all->block) == 0 &&
+              memcmp(all->over, now->over, all->n_values * sizeof *all->over) == 0;
+  for (uint32_t i = 0; holds && i < all->n_blocks; i++)
+    holds = all->blocks[i].lower == now->blocks[i].lower && all->blocks[i].upper == now->blocks[i].upper &&
+            now->blocks[i].bytes <= all->blocks[i].bytes;
+  return holds;
+}
+
+int32_t gbinding_same_life(const gbinding *b, bs_error *err) {
+  gplan_life now = {0};
+  gplan_value *lives = calloc(b->g->n_values + 1u, sizeof *lives);
+  if (lives == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a plan");
+  fill_lives(b, lives);
+  int32_t rc = gplan_life_make(lives, b->g->n_values, NULL, b->n_steps, &now, err);
+  if (rc == BS_OK && !life_holds(&b->life, &now))
+    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BUCKET", "the sizes change which values share memory");
+  gplan_life_free(&now);
+  free(lives);
+  return rc;
 }

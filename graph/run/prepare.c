@@ -8,7 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/memory.h"
-#include "graph/run/run.h"
+#include "graph/run/bucket.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
@@ -161,6 +161,37 @@ int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding
   return BS_OK;
 }
 
+/* The old plans go when all new ones are there. */
+static int32_t prepare_others(gbinding *b, const uint32_t *steps, uint32_t n, bs_plan **old, bs_error *err) {
+  int32_t rc = BS_OK;
+  uint32_t done = 0;
+  for (; done < n && rc == BS_OK; done++) {
+    gstep *s = &b->steps[steps[done]];
+    old[done] = s->plan;
+    s->plan = NULL;
+    rc = prepare_step(b, s->node, s, s->args, err);
+  }
+  for (uint32_t i = 0; i < done; i++) {
+    gstep *s = &b->steps[steps[i]];
+    bs_plan *gone = rc == BS_OK ? old[i] : s->plan;
+    if (rc != BS_OK) s->plan = old[i];
+    if (gone != NULL) b->rank->api->op_release(gone);
+  }
+  return rc;
+}
+
+int32_t gbinding_prepare_again(gbinding *b, const uint32_t *steps, uint32_t n, bs_error *err) {
+  if (n == 0) return BS_OK;
+  bs_plan **old = calloc(n, sizeof(bs_plan *));
+  if (old == NULL) return no_memory(err);
+  pthread_mutex_lock(&b->core->lock);
+  int32_t rc = grank_enter(b->rank, err);
+  if (rc == BS_OK) rc = grank_leave(b->rank, prepare_others(b, steps, n, old, err), err);
+  pthread_mutex_unlock(&b->core->lock);
+  free(old);
+  return rc;
+}
+
 int32_t gbinding_check(gbinding *b, bs_error *err) {
   if (b->checked) return BS_OK;
   b->flops = b->bytes = 0;
@@ -193,6 +224,8 @@ void gbinding_free(gbinding *b) {
   free(b->lives);
   free(b->own_arena);
   free(b->sizes);
+  free(b->alone);
+  gbucket_free(b->bucket);
   graph_free(b->g);
   free(b);
 }

@@ -181,6 +181,8 @@ typedef struct gbinding {
   uint64_t flops, bytes;   /* of a run */
   double prepare_s, plan_s;
   gpass_trace traces[GPASS_MAX];
+  struct gbucket *bucket; /* bucket.h: other sizes that the plan serves too; NULL: none */
+  char *alone;            /* why it serves its sizes alone; NULL: no one asked for more */
 } gbinding;
 /* Takes over `g`, also when it fails. */
 int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding, bs_error *err);
@@ -189,8 +191,12 @@ void gbinding_free(gbinding *binding);
 void gbinding_place(gbinding *binding, void *arena);
 /* Memory of a root, for ports. */
 void gbinding_set_root(gbinding *binding, uint32_t root, void *data);
+/* Prepares the ops of these steps for what the graph is now; all of them or, when it fails, none. */
+int32_t gbinding_prepare_again(gbinding *binding, const uint32_t *steps, uint32_t n, bs_error *err);
 /* memory.c: lifetimes, offsets, the report. */
 int32_t gbinding_plan(gbinding *binding, bs_error *err);
+/* The plan holds for the numbers that the graph has now; BS_UNSUPPORTED: it does not. */
+int32_t gbinding_same_life(const gbinding *binding, bs_error *err);
 
 /* 1: `ref` serves a step for another backend. */
 int gstep_falls_back(const gstep *step);

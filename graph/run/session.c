@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * session.c - sessions: a model is lowered for the sizes of its symbols, optimised and bound; bindings are
- * kept for the sizes that come again. */
+ * session.c - sessions: options, ports, memory, runs. bind.c binds them to sizes. */
 #include "graph/run/session.h"
 
 #include <stdio.h>
@@ -16,216 +15,6 @@
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
-}
-
-/* ---- binding --------------------------------------------------------------------------------- */
-
-/* The model as a graph, optimised. */
-static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, gmisses *misses,
-                          graph **out_graph, gpass_trace *traces, bs_error *err) {
-  const lower_options lower = {.dims = dims,
-                               .n_dims = n_dims,
-                               .folder = {gfold_run, &s->graph->fold},
-                               .weights = s->weights,
-                               .x_bytes = s->x_bytes};
-  const gpass_ctx ctx = {.fold = gfold_constant,
-                         .fold_user = &s->graph->fold,
-                         .miss = misses != NULL ? gmiss_add : NULL,
-                         .miss_user = misses};
-  const double began = bs_clock_s();
-  gcore_tell(s->core, "lower", 0, 0);
-  int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
-  if (rc == BS_OK && s->weights != NULL && graph_has_ids(*out_graph))
-    rc = graph_widen(*out_graph, BS_F32, err);
-  const double lowered = bs_clock_s();
-  s->stats.lower_s += lowered - began;
-  if (rc == BS_OK) (*out_graph)->tokenwise = s->tokenwise;
-  gcore_tell(s->core, "passes", 0, 0);
-  if (rc == BS_OK) (*out_graph)->ask = gfold_ask;
-  if (rc == BS_OK) (*out_graph)->ask_user = &s->graph->fold;
-  if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
-  s->stats.pass_s += bs_clock_s() - lowered;
-  if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, BS_F64, err);
-  if (rc != BS_OK) {
-    graph_free(*out_graph);
-    *out_graph = NULL;
-  }
-  return rc;
-}
-
-/* FNV-1a; never 0. */
-static uint64_t hash_sizes(const int64_t *sizes, uint32_t count) {
-  uint64_t hash = UINT64_C(14695981039346656037);
-  for (uint32_t i = 0; i < count; i++)
-    for (int b = 0; b < 64; b += 8)
-      hash = (hash ^ ((uint64_t)sizes[i] >> b & 0xff)) * UINT64_C(1099511628211);
-  return hash | 1u;
-}
-
-static int was_dropped(const bs_session *s, const int64_t *sizes) {
-  const uint64_t hash = hash_sizes(sizes, s->graph->model->n_symbols);
-  for (uint32_t i = 0; i < GSESSION_DROPPED; i++)
-    if (s->dropped[i] == hash) return 1;
-  return 0;
-}
-
-static void drop_binding(bs_session *s, gbinding *b) {
-  if (b != NULL) gfold_hold(&s->graph->fold, b->g, -1);
-  gbinding_free(b);
-}
-
-/* The binding that was used longest ago makes room. */
-static uint32_t free_place(bs_session *s) {
-  uint32_t oldest = 0;
-  for (uint32_t i = 0; i < s->n_bindings; i++) {
-    if (s->bindings[i] == NULL) return i;
-    if (s->bindings[i]->used < s->bindings[oldest]->used) oldest = i;
-  }
-  s->dropped[s->n_dropped++ % GSESSION_DROPPED] =
-      hash_sizes(s->bindings[oldest]->sizes, s->graph->model->n_symbols);
-  drop_binding(s, s->bindings[oldest]);
-  s->bindings[oldest] = NULL;
-  return oldest;
-}
-
-static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, int64_t *sizes,
-                            bs_error *err) {
-  graph *g = NULL;
-  gbinding *b = NULL;
-  gpass_trace traces[GPASS_MAX] = {{0}};
-  gfold_enter(&s->graph->fold);
-  int32_t rc = make_graph(s, dims, n_dims, NULL, &g, traces, err);
-  if (rc == BS_OK) rc = gbinding_make(s->core, s->rank, g, &b, err);
-  if (b != NULL) gfold_hold(&s->graph->fold, b->g, 1);
-  gfold_leave(&s->graph->fold);
-  if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
-  if (rc != BS_OK || b == NULL) {
-    drop_binding(s, b);
-    free(sizes);
-    return rc;
-  }
-  b->sizes = sizes;
-  memcpy(b->traces, traces, sizeof traces);
-  s->stats.plans_again += (uint64_t)was_dropped(s, sizes);
-  s->bindings[free_place(s)] = b;
-  s->bound = b;
-  s->stats.plans_made++;
-  s->stats.plan_s += b->plan_s;
-  s->stats.prepare_s += b->prepare_s;
-  return BS_OK;
-}
-
-static void forget_ports(bs_session *s) {
-  memset(s->memory, 0, bs_session_port_count(s) * sizeof *s->memory);
-  s->workspace = NULL;
-}
-
-/* Sizes of all symbols: the bound ones, then those of dims. */
-static int32_t all_sizes(const bs_session *s, const bs_dim *const *dims, uint32_t n, int64_t *sizes,
-                         bs_error *err) {
-  const gmodel *m = s->graph->model;
-  for (uint32_t i = 0; i < m->n_symbols; i++) sizes[i] = s->bound != NULL ? s->bound->sizes[i] : -1;
-  for (uint32_t k = 0; k < n; k++) {
-    uint32_t i = 0;
-    while (i < m->n_symbols && strcmp(m->symbols[i], dims[k]->name) != 0) i++;
-    if (i == m->n_symbols) {
-      const char *nearest = bs_nearest(dims[k]->name, m->symbols, m->n_symbols);
-      bs_error_set(err, BS_CONFIG, "BS-GRAPH-DIM", "the model has no symbolic dimension '%.64s'",
-                   dims[k]->name);
-      bs_error_hint(err,
-                    nearest != NULL ? "the nearest one is %.64s" : "`bsrun model info` lists its inputs%.0s",
-                    nearest != NULL ? nearest : "");
-      return BS_CONFIG;
-    }
-    sizes[i] = dims[k]->size;
-  }
-  return BS_OK;
-}
-
-/* A run of more tokens than the cache holds can never be. */
-static int32_t cache_holds(const gmodel *m, const int64_t *sizes, bs_error *err) {
-  const uint32_t symbol = m->tokens_input != GMODEL_NONE && m->cache_tokens > 0
-                              ? m->values[m->tokens_input].symbols[m->tokens_axis]
-                              : 0;
-  if (symbol == 0 || sizes[symbol - 1u] <= m->cache_tokens) return BS_OK;
-  bs_error_set(err, BS_OVERFLOW, "BS-GRAPH-CACHE", "%lld tokens in one run: the cache holds %lld",
-               (long long)sizes[symbol - 1u], (long long)m->cache_tokens);
-  bs_error_hint(err, "open the model with a larger cache, as far as its positions go");
-  return BS_OVERFLOW;
-}
-
-BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_t n, bs_error *err) {
-  if (s == NULL) return gargs_null("bs_session_bind", "session", err);
-  const int32_t wrong = gargs_dims("bs_session_bind", dims, n, err);
-  if (wrong != BS_OK) return wrong;
-  const gmodel *m = s->graph->model;
-  const uint32_t count = m->n_symbols;
-  int64_t *sizes = calloc(count + 1u, sizeof *sizes);
-  if (sizes == NULL) return no_memory(err);
-  int32_t rc = all_sizes(s, dims, n, sizes, err);
-  if (rc == BS_OK) rc = cache_holds(m, sizes, err);
-  if (rc != BS_OK) {
-    free(sizes);
-    return rc;
-  }
-  for (uint32_t i = 0; i < s->n_bindings; i++) {
-    gbinding *b = s->bindings[i];
-    if (b == NULL || memcmp(b->sizes, sizes, count * sizeof *sizes) != 0) continue;
-    free(sizes);
-    s->stats.plans_reused++;
-    if (s->bound != b) forget_ports(s);
-    s->bound = b;
-    b->used = ++s->clock;
-    return BS_OK;
-  }
-  bs_dim *all = calloc(count + 1u, sizeof *all);
-  const bs_dim **list = calloc(count + 1u, sizeof *list);
-  uint32_t known = 0;
-  for (uint32_t i = 0; i < count && all != NULL && list != NULL; i++) {
-    if (sizes[i] < 0) continue;
-    all[known] = (bs_dim){.struct_size = (uint32_t)sizeof *all, .name = m->symbols[i], .size = sizes[i]};
-    list[known] = &all[known];
-    known++;
-  }
-  if (all == NULL || list == NULL) {
-    free(sizes);
-    rc = no_memory(err);
-  } else {
-    rc = make_binding(s, list, known, sizes, err);
-  }
-  if (rc == BS_OK) {
-    forget_ports(s);
-    s->bound->used = ++s->clock;
-  }
-  free(all);
-  free(list);
-  return rc;
-}
-
-int32_t gsession_misses(bs_session *s, gmisses *out_misses, bs_error *err) {
-  const gmodel *m = s->graph->model;
-  const bs_session_stats before = s->stats;
-  bs_dim *all = calloc(m->n_symbols + 1u, sizeof *all);
-  const bs_dim **list = calloc(m->n_symbols + 1u, sizeof *list);
-  gpass_trace traces[GPASS_MAX];
-  graph *g = NULL;
-  uint32_t known = 0;
-  int32_t rc = all == NULL || list == NULL ? no_memory(err) : BS_OK;
-  for (uint32_t i = 0; i < m->n_symbols && rc == BS_OK; i++) {
-    if (s->bound->sizes[i] < 0) continue;
-    all[known] =
-        (bs_dim){.struct_size = (uint32_t)sizeof *all, .name = m->symbols[i], .size = s->bound->sizes[i]};
-    list[known] = &all[known];
-    known++;
-  }
-  gfold_enter(&s->graph->fold);
-  if (rc == BS_OK) rc = make_graph(s, list, known, out_misses, &g, traces, err);
-  graph_free(g);
-  gfold_leave(&s->graph->fold);
-  s->stats = before;
-  free(all);
-  free(list);
-  return rc == BS_OK && out_misses->failed ? no_memory(err) : rc;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -292,6 +81,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
   s->f64 = o.f64;
   s->profile = o.profile;
   s->tokenwise = o.tokenwise;
+  s->exact = o.exact;
   s->stats.load_s = model->model->load_seconds;
   s->memory = calloc(model->model->n_inputs + model->model->n_outputs + 1u, sizeof *s->memory);
   s->n_bindings = o.plans == 0 ? GSESSION_BINDINGS : o.plans;
@@ -314,7 +104,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
 
 BS_API void bs_session_close(bs_session *s) {
   if (s == NULL) return;
-  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) drop_binding(s, s->bindings[i]);
+  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) gsession_drop(s, s->bindings[i]);
   gcore_close(s->core, s->rank);
   free(s->bindings);
   free(s->memory);

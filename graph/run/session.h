@@ -7,7 +7,18 @@
 #include "graph/pass/pass.h"
 #include "graph/run/run.h"
 
-enum { GSESSION_BINDINGS = 8, GSESSION_BINDINGS_MAX = 65536, GSESSION_DROPPED = 256 };
+enum {
+  GSESSION_BINDINGS = 16,
+  GSESSION_BINDINGS_MAX = 65536,
+  GSESSION_DROPPED = 256,
+  GSESSION_REFUSED = 64,
+  GSESSION_SYMBOLS = 64 /* further ones never vary within a plan */
+};
+/* A range of sizes that has no plan in common: a hash of its largest sizes. */
+typedef struct gsession_refused {
+  uint64_t range;
+  char why[200];
+} gsession_refused;
 /* Texts of the last bs_verify_report. */
 enum { GVERIFIED_OFF = 0, GVERIFIED_NODE = 1, GVERIFIED_SERVES = 2, GVERIFIED_COUNT = 3 };
 
@@ -19,7 +30,7 @@ struct bs_session {
   gbinding *bound; /* one of bindings */
   gbinding **bindings;
   uint32_t n_bindings; /* places */
-  uint32_t passes_off, f64, profile, tokenwise;
+  uint32_t passes_off, f64, profile, tokenwise, exact;
   int64_t slot;     /* that row 0 of a run uses */
   char *weights;    /* as the options; NULL */
   uint32_t x_bytes; /* lower_options */
@@ -28,6 +39,9 @@ struct bs_session {
   uint64_t clock;
   uint64_t dropped[GSESSION_DROPPED]; /* hashes of the sizes of bindings that made room, the last ones */
   uint64_t n_dropped;
+  uint64_t moved;                             /* bit i: symbol i has had several sizes */
+  gsession_refused refused[GSESSION_REFUSED]; /* the last ones */
+  uint64_t n_refused;
   bs_session_stats stats;
   char verified[GVERIFIED_COUNT][160];
 };
@@ -48,6 +62,10 @@ void gmisses_free(gmisses *misses);
 /* Lowers the model again for the bound sizes, and runs the session's passes over it. */
 int32_t gsession_misses(bs_session *session, gmisses *out_misses, bs_error *err);
 
+/* bind.c: frees a binding. */
+void gsession_drop(bs_session *session, gbinding *binding);
+/* Where the bound plan serves a range of sizes: its graph is that of a plan for these sizes alone. */
+int32_t gsession_verify_bucket(bs_session *session, bs_error *err);
 /* The value of a port of the bound graph; GNONE: there is no such port. */
 uint32_t gsession_value(const bs_session *session, uint32_t port);
 /* Memory for the arena: the caller's, or the binding's own. */

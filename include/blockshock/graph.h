@@ -210,7 +210,7 @@ typedef struct bs_session_options {
   uint32_t n_choices;
   uint32_t f64;      /* 1: every float is f64, on `ref`: the reference of bs_session_check */
   uint32_t profile;  /* 1: bs_session_run times each node */
-  uint32_t plans;    /* sets of shapes whose plans are kept; 0: 8 */
+  uint32_t plans;    /* sets of shapes, or ranges of them, whose plans are kept; 0: 16 */
   bs_session *share; /* a session of the same graph and backend: packed weights, copies of constants and the
                       * key-value cache are in common; threads and scratch are not. NULL: none. */
   /* Called while the session is opened and bound, on the caller's thread: "lower", "passes", "plan" (total 0)
@@ -232,7 +232,10 @@ typedef struct bs_session_options {
    * or on the threads: products, and attention of up to 8 queries, are asked with BS_QUERY_TOKENWISE. What
    * the backend does not serve so runs on `ref`. */
   uint32_t tokenwise;
-  uint32_t reserved;
+  /* Since 0.13. 1: sizes that are bound after the first ones are planned alone. 0: one plan serves a range of
+   * sizes (up to 4, 8, .. 512, then multiples of 512; 1 and 2 alone) where the model allows it, with memory
+   * for the largest. */
+  uint32_t exact;
 } bs_session_options;
 
 /* Lowers the model, runs the passes, packs the weights and plans the memory. options may be NULL.
@@ -241,7 +244,8 @@ typedef struct bs_session_options {
 BS_API int32_t bs_session_open(bs_context *context, bs_graph *graph, const bs_session_options *options,
                                bs_session **out_session, bs_error *err);
 /* Gives symbols new sizes; symbols that are not named keep theirs. Keeps the plans of the sets
- * of shapes that were used last (`plans`); packs no weight again. Forgets what bs_session_set was given. */
+ * of shapes that were used last (`plans`), and one plan serves a range of sizes where the model allows it
+ * (`exact`); packs no weight again. Forgets what bs_session_set was given. */
 BS_API int32_t bs_session_bind(bs_session *session, const bs_dim *const *dims, uint32_t n, bs_error *err);
 /* Bytes of the memory for intermediate values, and memory of the caller's for them: 64-byte aligned, at least
  * that many bytes, until the session is closed or bound again. Without this call the session allocates it at
@@ -362,7 +366,7 @@ typedef struct bs_session_stats {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t runs;
-  uint64_t plans_made, plans_reused; /* bindings that were planned; that were found again */
+  uint64_t plans_made, plans_reused; /* bindings that were planned; sizes that a plan was there for */
   uint64_t host_waits;               /* times that a run waited for a device */
   uint64_t copied_bytes;             /* bytes that runs copied between host and device */
   uint64_t fallback_nodes;           /* nodes of the plan that `ref` serves for another backend */

@@ -205,6 +205,7 @@ int32_t bs_model_generate_many(bs_context *context, const bs_model_request *requ
                                       .n_passes_off = (uint32_t)model->n_passes_off,
                                       .weights = request->weights,
                                       .activations = request->activations,
+                                      .exact = request->exact,
                                       .choices = request->choices.words,
                                       .n_choices = (uint32_t)request->choices.n,
                                       .progress = request->progress,

@@ -435,6 +435,7 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
                                       .share = share,
                                       .weights = request->weights,
                                       .activations = request->activations,
+                                      .exact = request->exact,
                                       .progress = request->progress,
                                       .progress_user = request->progress_user};
   int32_t rc = bs_session_open(context, model->graph, &options, &model->session, err);

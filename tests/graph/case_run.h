@@ -28,6 +28,9 @@ typedef struct case_run {
   /* Called with a session that ran, its inputs still set; returns 0 with `why` filled where it is wrong.
    * NULL: not. */
   int (*also)(struct case_run *c, bs_session *session);
+  /* Called with the file of a case in the place of a run; an enum case_outcome. NULL: not. */
+  int (*file)(struct case_run *c, const char *path);
+  void *user;
 } case_run;
 
 static inline double case_number(uint32_t dtype, const void *data, uint64_t i) {
@@ -132,7 +135,7 @@ static inline int case_run_session(case_run *c, bs_session *session, bs_error *e
 /* enum case_outcome. REFUSED: the model or the session could not be opened. */
 static inline int case_run_file(case_run *c, const char *path) {
   bs_error err = BS_ERROR_INIT;
-  bs_graph *graph = NULL;
+  bs_graph *model = NULL;
   bs_session *session = NULL;
   const bs_session_options options = {.struct_size = sizeof options,
                                       .threads = 1,
@@ -140,8 +143,8 @@ static inline int case_run_file(case_run *c, const char *path) {
                                       .passes_off = &c->passes_off,
                                       .n_passes_off = c->passes_off != NULL};
   c->why[0] = '\0';
-  int32_t rc = bs_graph_open(c->context, path, NULL, &graph, &err);
-  if (rc == BS_OK) rc = bs_session_open(c->context, graph, &options, &session, &err);
+  int32_t rc = bs_graph_open(c->context, path, NULL, &model, &err);
+  if (rc == BS_OK) rc = bs_session_open(c->context, model, &options, &session, &err);
   int outcome = CASE_REFUSED;
   if (rc != BS_OK) {
     snprintf(c->why, sizeof c->why, "%s: %s", err.id, err.message);
@@ -153,7 +156,7 @@ static inline int case_run_file(case_run *c, const char *path) {
     outcome = case_run_session(c, session, &err);
   }
   bs_session_close(session);
-  bs_graph_close(graph);
+  bs_graph_close(model);
   return outcome;
 }
 #endif

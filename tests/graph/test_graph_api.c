@@ -89,23 +89,98 @@ START_TEST(binds_symbols) {
 }
 END_TEST
 
-/* Why a session plans: the first sizes, new ones, and sizes whose plan had made room. */
-START_TEST(counts_plans_by_reason) {
+/* A session of -x of N rows, that keeps 8 plans. */
+static bs_session *open_rows(uint32_t exact) {
   const int64_t dims[] = {-1, 3};
   const char *const names[] = {"N", NULL};
-  tb_output("y", tb_op("Neg", tb_symbolic("x", BS_F32, 2, dims, names), NONE, NONE));
-  bs_session *s = tb_open("ref", "N=1", NULL);
-  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
   bs_error err = {.struct_size = (uint32_t)sizeof err};
-  static const int64_t sizes[] = {2, 3, 4, 5, 6, 7, 8, 8, 9, 1, 10}; /* 9 drops 1, which drops 2 */
-  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "N", .size = sizes[i]}, *d = &dim;
-    ck_assert_int_eq(bs_session_bind(s, &d, 1, &err), BS_OK);
+  const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "N", .size = 1}, *d = &dim;
+  const bs_session_options o = {.struct_size = (uint32_t)sizeof o,
+                                .threads = 1,
+                                .backend = "ref",
+                                .dims = &d,
+                                .n_dims = 1,
+                                .plans = 8,
+                                .exact = exact};
+  bs_session *s = NULL;
+  tb_output("y", tb_op("Neg", tb_symbolic("x", BS_F32, 2, dims, names), NONE, NONE));
+  ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &s, &err), BS_OK);
+  return s;
+}
+
+static void bind_rows(bs_session *s, int64_t rows) {
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "N", .size = rows}, *d = &dim;
+  ck_assert_int_eq(bs_session_bind(s, &d, 1, &err), BS_OK);
+}
+
+/* Why a session plans: the first sizes, new ones, and sizes whose plan had made room. Ranges end at 4, 8, 16.
+ */
+START_TEST(counts_plans_by_reason) {
+  static const int64_t sizes[] = {2, 3, 4, 5, 6, 7, 8, 8, 9, 1, 10}; /* exact: 9 drops 1, which drops 2 */
+  static const uint64_t wants[2][3] = {{5, 0, 7}, {11, 1, 1}};
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  bs_session *s = open_rows((uint32_t)_i);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) bind_rows(s, sizes[i]);
+  ck_assert_int_eq(bs_session_stats_get(s, &stats, NULL), BS_OK);
+  ck_assert_uint_eq(stats.plans_made, wants[_i][0]);
+  ck_assert_uint_eq(stats.plans_again, wants[_i][1]);
+  ck_assert_uint_eq(stats.plans_reused, wants[_i][2]);
+  bs_session_close(s);
+}
+END_TEST
+
+/* Memory of the caller belongs to the sizes that it was given for. */
+START_TEST(forgets_memory_within_a_range) {
+  static float xs[2][24], ys[24];
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_session *s = open_rows(0);
+  tb_fill(xs[0], 24, 3);
+  tb_fill(xs[1], 24, 5);
+  bind_rows(s, 8);
+  tb_set(s, "x", xs[0]);
+  tb_set(s, "y", ys);
+  tb_run(s);
+  bind_rows(s, 6);
+  ck_assert_int_eq(bs_session_run(s, &err), BS_INVALID_ARGUMENT);
+  tb_set(s, "x", xs[1]);
+  tb_run(s);
+  ck_assert_int_eq(tb_elements(s, "y"), 18);
+  for (int i = 0; i < 24; i++) ck_assert_float_eq(ys[i], -xs[0][i]);
+  for (int i = 0; i < 18; i++) ck_assert_float_eq(tb_get(s, "y")[i], -xs[1][i]);
+  ck_assert_int_eq(bs_session_check(s, NULL, NULL, &err), BS_OK);
+  bs_session_close(s);
+}
+END_TEST
+
+static void find_alone(void *user, const char *text) {
+  const char *at = strstr(text, "planned for these sizes alone: ");
+  if (at != NULL) snprintf(user, 100, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+/* The first 6 rows of N: all of them up to 6, then a part. Sizes of a range have other graphs, and are
+ * planned as they come. */
+START_TEST(says_why_sizes_are_alone) {
+  const int64_t dims[] = {-1, 3}, zero[] = {0}, six[] = {6};
+  const char *const names[] = {"N", NULL};
+  char why[100] = "";
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  const uint32_t x = tb_symbolic("x", BS_F32, 2, dims, names),
+                 rows = tb_op("Gather", tb_op("Shape", x, NONE, NONE), tb_ints(1, zero), NONE);
+  const uint32_t of[] = {x, tb_ints(1, zero), tb_op("Min", rows, tb_ints(1, six), NONE)};
+  uint32_t part = 0;
+  tb_many("Slice", "", of, 3, &part, 1);
+  tb_output("y", tb_op("Neg", part, NONE, NONE));
+  bs_session *s = tb_open("ref", "N=1", NULL);
+  for (int64_t n = 5; n <= 8; n++) {
+    bind_rows(s, n);
+    ck_assert_int_eq(tb_elements(s, "y"), 3 * (n < 6 ? n : 6));
+    ck_assert_int_eq(bs_session_text(s, BS_REPORT_EXPLAIN, 0, find_alone, why, &err), BS_OK);
+    ck_assert_msg(strstr(why, "the sizes change") != NULL, "%s", why);
   }
   ck_assert_int_eq(bs_session_stats_get(s, &stats, &err), BS_OK);
-  ck_assert_uint_eq(stats.plans_made, 11);
-  ck_assert_uint_eq(stats.plans_again, 1);
-  ck_assert_uint_eq(stats.plans_reused, 1);
+  ck_assert_uint_eq(stats.plans_made, 5);
   bs_session_close(s);
 }
 END_TEST
@@ -115,7 +190,7 @@ START_TEST(keeps_as_many_plans_as_wanted) {
   static const struct {
     uint32_t plans;
     uint64_t made, again, reused;
-  } wants[] = {{0, 40, 20, 0}, {1, 40, 20, 0}, {19, 40, 20, 0}, {20, 20, 0, 20}, {UINT32_MAX, 20, 0, 20}};
+  } wants[] = {{8, 40, 20, 0}, {1, 40, 20, 0}, {19, 40, 20, 0}, {20, 20, 0, 20}, {UINT32_MAX, 20, 0, 20}};
   const int64_t dims[] = {-1, 3};
   const char *const names[] = {"N", NULL};
   tb_output("y", tb_op("Neg", tb_symbolic("x", BS_F32, 2, dims, names), NONE, NONE));
@@ -129,7 +204,8 @@ START_TEST(keeps_as_many_plans_as_wanted) {
                                   .backend = "ref",
                                   .dims = &d,
                                   .n_dims = 1,
-                                  .plans = wants[i].plans};
+                                  .plans = wants[i].plans,
+                                  .exact = 1};
     bs_session *s = NULL;
     ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &s, &err), BS_OK);
     for (int k = 1; k < 40; k++) { /* 20 shapes one after the other, twice */
@@ -460,7 +536,9 @@ int main(void) {
   const test_case rows[] = {{adds_and_multiplies},
                             {gives_every_kind_of_output},
                             {binds_symbols},
-                            {counts_plans_by_reason},
+                            {counts_plans_by_reason, 2},
+                            {forgets_memory_within_a_range},
+                            {says_why_sizes_are_alone},
                             {keeps_as_many_plans_as_wanted},
                             {computes_shapes_first},
                             {joins_and_cuts},

@@ -7,7 +7,7 @@
  * (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with two narrow layers
  * (model_cases.py). */
 #include "lab/model/verify.h"
-#include "tests/graph/case_run.h"
+#include "tests/graph/bucket_run.h"
 #include "tests/graph/onnx_case.h"
 #include "tests/graph/random_text.h"
 
@@ -115,9 +115,10 @@ static int run_case(char *text, const char **head, case_run *io) {
       c.out[c.n_out++] = t;
     }
   }
-  const int outcome = case_run_file(&c, path);
-  const int as_expected =
-      issue == NULL ? outcome == CASE_PASSED : outcome != CASE_PASSED && strstr(c.why, issue) != NULL;
+  const int outcome = c.file != NULL ? c.file(&c, path) : case_run_file(&c, path);
+  const int as_expected = c.file != NULL || issue == NULL
+                              ? outcome == CASE_PASSED
+                              : outcome != CASE_PASSED && strstr(c.why, issue) != NULL;
   if (!as_expected)
     fprintf(stderr, "%s on %s: %s\n", name, c.backend, outcome == CASE_PASSED ? "it is not refused" : c.why);
   io->nodes = c.nodes;
@@ -129,9 +130,7 @@ static int run_case(char *text, const char **head, case_run *io) {
   return as_expected;
 }
 
-static case_run run_file_also(const char *name, const char *backend, const char *passes_off, int least,
-                              int (*also)(case_run *c, bs_session *session)) {
-  case_run all = {.context = context, .backend = backend, .passes_off = passes_off, .also = also};
+static case_run run_cases(const char *name, case_run all, int least) {
   char *text = read_text(name);
   const char *head = NULL;
   int n = 0, failed = 0;
@@ -145,6 +144,12 @@ static case_run run_file_also(const char *name, const char *backend, const char 
   free(text);
   ck_assert_msg(failed == 0 && n >= least, "%d of %d cases of %s failed", failed, n, name);
   return all;
+}
+
+static case_run run_file_also(const char *name, const char *backend, const char *passes_off, int least,
+                              int (*also)(case_run *c, bs_session *session)) {
+  const case_run all = {.context = context, .backend = backend, .passes_off = passes_off, .also = also};
+  return run_cases(name, all, least);
 }
 
 static case_run run_file(const char *name, const char *backend, const char *passes_off, int least) {
@@ -237,6 +242,22 @@ START_TEST(exports_without_a_pass) {
 }
 END_TEST
 
+static int sizes_of_case(case_run *c, const char *path) {
+  return bucket_file(c, path, c->user);
+}
+
+/* A plan of a range gives each size the graph and the bits that a plan for it alone gives. Most sizes of most
+ * models have one. BS_TEST_BIG: more sizes. */
+START_TEST(sizes_share_a_plan) {
+  static const char *const files[] = {"lower.txt", "near.txt", "passes.txt", "nodes.txt", "models.txt"};
+  static const int64_t few[] = {6, 5, 9, 33, 0}, more[] = {6, 5, 7, 8, 9, 12, 16, 15, 33, 40, 64, 0};
+  bucket_count count = {.sizes = getenv("BS_TEST_BIG") != NULL ? more : few};
+  const case_run all = {.context = context, .backend = "cpu", .file = sizes_of_case, .user = &count};
+  run_cases(files[_i], all, MODELS);
+  ck_assert_uint_gt(count.served, _i < 4 ? count.alone : 10); /* exports have fixed sizes inside */
+}
+END_TEST
+
 int main(void) {
   const test_case rows[] = {{cases_of_our_own, TEST_COUNT(modes)},
                             {near_patterns, TEST_COUNT(modes)},
@@ -245,6 +266,7 @@ int main(void) {
                             {small_node_tests, TEST_COUNT(modes)},
                             {exported_models, TEST_COUNT(modes)},
                             {exports_without_a_pass},
+                            {sizes_share_a_plan, 5},
                             {right_cases_are_as_written, 2 * TEST_COUNT(modes) + 2},
                             {0}};
   return run_tests("lower_cases", rows, (test_setup){open_all, close_all, 120});

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ * bucket.c - makes the plan of a range of sizes: graphs at its corners, the table of numbers that depend on
+ * the sizes, and what of the plan must follow them. All that a smaller size could break is asked here, at
+ * every corner of the range, so that setting numbers cannot fail. */
+#include "graph/run/bucket_make.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/memory.h"
+
+enum { LAST_DOUBLING = 512 };
+
+int64_t gbucket_end(int64_t size) {
+  int64_t end = 1;
+  while (end < size && end < LAST_DOUBLING) end *= 2;
+  return end >= size ? end : (size + LAST_DOUBLING - 1) / LAST_DOUBLING * LAST_DOUBLING;
+}
+
+int64_t gbucket_least(int64_t end) {
+  return end > LAST_DOUBLING ? end - LAST_DOUBLING + 1 : end / 2 + 1;
+}
+
+int gbucket_has(const gbucket_range *range, const int64_t *sizes) {
+  for (uint32_t i = 0; i < range->n_sizes; i++) {
+    uint32_t k = 0;
+    while (k < range->n && range->symbol[k] != i) k++;
+    const int64_t least = k < range->n ? range->least[k] : range->sizes[i];
+    if (sizes[i] < least || sizes[i] > range->sizes[i]) return 0;
+  }
+  return 1;
+}
+
+int32_t gmaking_no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the plan of a range of sizes");
+}
+
+int32_t gmaking_refuse(bs_error *err, const char *what) {
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BUCKET", "%s", what);
+}
+
+/* ---- lowering at the corners ----------------------------------------------------------------- */
+
+static int32_t lower_at(gmaking *m, uint32_t index, gpass_trace *traces, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  graph **g = &m->graphs[index];
+  int32_t rc = m->lower->make(m->lower->user, m->sizes, g, traces, &why);
+  if (rc == BS_OK && index > 0) rc = gpairs_make(m->graphs[0], *g, &m->pairs[index], &why);
+  if (rc == BS_OK || rc == BS_NO_MEMORY) return rc;
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BUCKET", "%s%.160s",
+                      index == 0 ? "not at the largest size: " : "", why.message);
+}
+
+static int32_t lower_all(gmaking *m, bs_error *err) {
+  const gbucket_range *r = &m->bucket->range;
+  gpass_trace other[GPASS_MAX];
+  int wide = 0; /* a size that is at no corner */
+  int32_t rc = BS_OK;
+  for (uint32_t c = 0; c < m->corners && rc == BS_OK; c++) {
+    memcpy(m->sizes, r->sizes, r->n_sizes * sizeof *m->sizes);
+    for (uint32_t k = 0; k < r->n; k++) m->sizes[r->symbol[k]] -= c >> k & 1u;
+    rc = lower_at(m, c, c == 0 ? m->traces : other, err);
+  }
+  for (uint32_t k = 0; k < r->n; k++) {
+    m->sizes[r->symbol[k]] = r->least[k];
+    wide |= r->least[k] + 1 < r->sizes[r->symbol[k]];
+  }
+  m->n = m->corners;
+  if (rc == BS_OK && wide) rc = lower_at(m, m->n++, other, err);
+  return rc;
+}
+
+static int32_t make_all(gmaking *m, gcore *core, grank *rank, gbinding **out_binding, bs_error *err) {
+  gbinding *b = NULL;
+  int32_t rc = lower_all(m, err);
+  if (rc == BS_OK) rc = gmaking_table(m, err);
+  if (rc == BS_OK) rc = gmaking_weights(m, err);
+  if (rc != BS_OK) return rc;
+  rc = gbinding_make(core, rank, m->graphs[0], &b, err);
+  if (rc != BS_OK) { /* it has freed the graph */
+    m->graphs[0] = NULL;
+    return rc;
+  }
+  m->graphs[0] = NULL;
+  graph *g = b->g;
+  m->graphs[0] = g;
+  rc = gmaking_constants(m, b, err);
+  if (rc == BS_OK) rc = gmaking_fits(m, b, err);
+  if (rc == BS_OK) rc = bs_memory_fits(b->arena_bytes, "BS-GRAPH-MEMORY", "the largest size", err);
+  m->graphs[0] = NULL;
+  if (rc != BS_OK) {
+    gbinding_free(b);
+    return rc;
+  }
+  memcpy(b->traces, m->traces, sizeof b->traces);
+  *out_binding = b;
+  return BS_OK;
+}
+
+int32_t gbucket_make(gcore *core, grank *rank, const gbucket_range *range, const gbucket_lower *lower,
+                     gbinding **out_binding, bs_error *err) {
+  gmaking m = {.lower = lower, .corners = 1u << range->n};
+  m.bucket = calloc(1, sizeof *m.bucket);
+  m.sizes = calloc(range->n_sizes + 1u, sizeof *m.sizes);
+  int32_t rc = m.bucket == NULL || m.sizes == NULL ? gmaking_no_memory(err) : BS_OK;
+  if (rc == BS_OK) {
+    m.bucket->range = *range;
+    rc = make_all(&m, core, rank, out_binding, err);
+  }
+  for (uint32_t i = 0; i <= GBUCKET_CORNERS; i++) {
+    gpairs_free(&m.pairs[i]);
+    graph_free(m.graphs[i]);
+  }
+  free(m.sizes);
+  free(m.dims);
+  free(m.strides);
+  free(m.offsets);
+  if (rc == BS_OK) {
+    (*out_binding)->bucket = m.bucket;
+    return rc;
+  }
+  if (m.bucket != NULL) m.bucket->range.sizes = NULL; /* the caller's */
+  gbucket_free(m.bucket);
+  return rc;
+}
+
+void gbucket_free(gbucket *b) {
+  if (b == NULL) return;
+  for (uint32_t i = 0; i < b->n_constants; i++) {
+    free(b->constants[i].packed);
+    for (uint32_t k = 0; k < GBUCKET_CORNERS; k++) free(b->constants[i].c[k]);
+  }
+  free(b->range.sizes);
+  free(b->numbers);
+  free(b->strides);
+  free(b->dense);
+  free(b->constants);
+  free(b->roots);
+  free(b->over);
+  free(b->again);
+  free(b);
+}
