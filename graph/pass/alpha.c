@@ -235,8 +235,8 @@ static int is_weighted_sum(const gnode *map, const form *f, uint32_t slot, weigh
 }
 
 /* c y + d b: the product gives c y, and the bias becomes d b. */
-static int32_t try_sum(graph *g, uint32_t map_id, uint32_t id, const weighted_sum *w, uint32_t *out_changes,
-                       bs_error *err) {
+static int32_t try_sum(graph *g, const gpass_ctx *ctx, uint32_t map_id, uint32_t id, const weighted_sum *w,
+                       uint32_t *out_changes, bs_error *err) {
   gnode product = g->nodes[id];
   gexpr e = {.compute = g->exprs[g->nodes[map_id].expr].compute, .n_in = 2, .n_steps = 1, .n_out = 1};
   uint32_t bias = g->nodes[map_id].in[w->b];
@@ -246,10 +246,11 @@ static int32_t try_sum(graph *g, uint32_t map_id, uint32_t id, const weighted_su
   e.steps[0].b = GX_IN + 1;
   int32_t rc = w->d != 1 ? scaled_bias(g, bias, w->d, &bias, err) : BS_OK;
   if (rc == BS_OK && bias != GNONE) rc = scale_product(g, &product, w->c, 1, &ok, err);
+  if (rc == BS_OK && (!ok || !match_accepts(g, &product))) gpass_miss(ctx, map_id, NOT_TAKEN, w->c);
   if (rc != BS_OK || !ok || !match_accepts(g, &product)) return rc;
   const uint32_t number = graph_expr(g, &e);
   if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
-  rc = match_replace(g, &product, &id, 1, NULL, out_changes, err);
+  rc = gpass_replace(g, ctx, &product, &id, 1, out_changes, err);
   if (rc == BS_OK) rc = graph_set_input(g, map_id, w->b, bias, err);
   if (rc == BS_OK) g->nodes[map_id].expr = number;
   return rc;
@@ -269,16 +270,21 @@ static int32_t try_behind(graph *g, const gpass_ctx *ctx, uint32_t map_id, uint3
   peeled p;
   int ok = 0;
   if (product.activation != BS_ACT_NONE || (product.op == GOP_MATMUL && product.in[2] != GNONE) ||
-      !computes(f.e, dtype) || (dtype == BS_F16 && f.rounds != BS_F16))
+      !computes(f.e, dtype) || (dtype == BS_F16 && f.rounds != BS_F16)) {
+    if (is_weighted_sum(&map, &f, slot, &w) || peel(&f, slot, &p))
+      gpass_miss(
+          ctx, map_id,
+          "the product in front has an activation or a residual, or the number is applied in another dtype");
     return BS_OK;
-  if (is_weighted_sum(&map, &f, slot, &w)) return try_sum(g, map_id, id, &w, out_changes, err);
+  }
+  if (is_weighted_sum(&map, &f, slot, &w)) return try_sum(g, ctx, map_id, id, &w, out_changes, err);
   if (!peel(&f, slot, &p)) return BS_OK;
   int32_t rc = scale_product(g, &product, p.factor, 1, &ok, err);
   if (rc == BS_OK && !ok) gpass_miss(ctx, map_id, NOT_TAKEN, p.factor);
   if (rc != BS_OK || !ok || !match_accepts(g, &product)) return rc;
   const uint32_t number = graph_expr(g, &p.e);
   if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
-  rc = match_replace(g, &product, &id, 1, NULL, out_changes, err);
+  rc = gpass_replace(g, ctx, &product, &id, 1, out_changes, err);
   if (rc == BS_OK) g->nodes[map_id].expr = number;
   return rc;
 }
@@ -336,7 +342,7 @@ static int32_t try_before(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t 
   if (rc != BS_OK || !ok) return rc;
   product.origin = graph_origin_join(g, product.origin, g->nodes[map].origin);
   const uint32_t old[2] = {id, map};
-  return match_replace(g, &product, old, 2, NULL, out_changes, err);
+  return gpass_replace(g, ctx, &product, old, 2, out_changes, err);
 }
 
 int32_t gpass_alpha(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {

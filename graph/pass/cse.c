@@ -40,7 +40,7 @@ static int same_results(const graph *g, uint32_t first, uint32_t second) {
   return 1;
 }
 
-static int equal(const graph *g, uint32_t first, uint32_t second) {
+static int same_work(const graph *g, uint32_t first, uint32_t second) {
   const gnode *a = &g->nodes[first], *b = &g->nodes[second];
   if (a->op != b->op || a->expr != b->expr || a->activation != b->activation ||
       a->accumulate != b->accumulate || memcmp(a->attrs, b->attrs, sizeof a->attrs) != 0 ||
@@ -51,7 +51,7 @@ static int equal(const graph *g, uint32_t first, uint32_t second) {
     if (a->numbers[i] != b->numbers[i]) return 0;
   for (uint32_t i = 0; i < a->n_in; i++)
     if (!same_value(g, a->in[i], b->in[i])) return 0;
-  return same_results(g, first, second);
+  return 1;
 }
 
 /* The root of an input that is not a constant. GNONE for a node that reads a state or writes one: it changes.
@@ -68,10 +68,14 @@ static uint32_t anchor_of(const graph *g, const gnode *n) {
 }
 
 /* A node before the node `id` that equals it; GNONE. */
-static uint32_t find_equal(const graph *g, const uint32_t *order, uint32_t id) {
+static uint32_t find_equal(const graph *g, const gpass_ctx *ctx, const uint32_t *order, uint32_t id) {
   for (uint32_t v = anchor_of(g, &g->nodes[id]); v != GNONE; v = g->values[v].next_view)
     for (uint32_t u = g->values[v].first_use; u != GNONE; u = g->uses[u].next)
-      if (order[g->uses[u].node] < order[id] && equal(g, g->uses[u].node, id)) return g->uses[u].node;
+      if (order[g->uses[u].node] < order[id] && same_work(g, g->uses[u].node, id)) {
+        if (same_results(g, g->uses[u].node, id)) return g->uses[u].node;
+        gpass_miss(ctx, id,
+                   "an equal node is there, but its results lie in parts of a value, or a port has these");
+      }
   return GNONE;
 }
 
@@ -92,14 +96,13 @@ static int32_t use_first(graph *g, uint32_t first, uint32_t second, bs_error *er
 }
 
 int32_t gpass_cse(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   uint32_t *order = malloc((g->n_nodes + 1u) * sizeof *order), at = 0;
   if (order == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a pass");
   for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) order[id] = at++;
   int32_t rc = BS_OK;
   for (uint32_t id = g->first, next; id != GNONE && rc == BS_OK; id = next) {
     next = g->nodes[id].next;
-    const uint32_t first = find_equal(g, order, id);
+    const uint32_t first = find_equal(g, ctx, order, id);
     if (first == GNONE) continue;
     rc = use_first(g, first, id, err);
     ++*out_changes;

@@ -141,11 +141,13 @@ static int32_t try_product(graph *g, const gpass_ctx *ctx, uint32_t map_id, uint
     return BS_OK;
   }
   const int32_t rc = arguments(g, &map, &r, y.dims, &product, &ok, err);
+  if (rc == BS_OK && !ok)
+    gpass_miss(ctx, map_id, "the bias, the residual or the result has gaps in its rows");
   if (rc != BS_OK || !ok) return rc;
   product.activation = r.activation;
   product.origin = graph_origin_join(g, product.origin, map.origin);
   const uint32_t old[2] = {map_id, product_id};
-  return match_replace(g, &product, old, 2, NULL, out_changes, err);
+  return gpass_replace(g, ctx, &product, old, 2, out_changes, err);
 }
 
 /* ---- sums before normalisations -------------------------------------------------------------- */
@@ -179,17 +181,26 @@ static int is_sum_of_two(const graph *g, const gnode *add, uint32_t sum, uint32_
   return match_dims(g, add->in[*out_x], sum) && form_is_sum(&f, f.e->outs[0], terms, ones, 2);
 }
 
-static int32_t try_norm(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
+static int32_t try_norm(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes, bs_error *err) {
   gnode n = g->nodes[id];
   const uint32_t sum = n.in[0], add_id = match_producer(g, sum);
   int others = 0;
   uint32_t x;
-  if (n.in[1] != GNONE || n.out[1] != GNONE || add_id == GNONE || g->nodes[add_id].op != GOP_MAP)
-    return BS_OK;
+  if (add_id == GNONE || g->nodes[add_id].op != GOP_MAP) return BS_OK;
   const gnode add = g->nodes[add_id];
+  int twice = 0;
   for (uint32_t i = 1; i < n.n_in; i++)
-    if (n.in[i] != GNONE && g->values[n.in[i]].base == g->values[sum].base) return BS_OK;
-  if (!is_sum_of_two(g, &add, sum, &x) || !readers_follow(g, sum, add_id, id, &others)) return BS_OK;
+    twice |= n.in[i] != GNONE && g->values[n.in[i]].base == g->values[sum].base;
+  const char *why =
+      n.in[1] != GNONE || n.out[1] != GNONE ? "the normalisation has a sum already"
+      : twice                               ? "the normalisation reads the sum twice"
+      : !is_sum_of_two(g, &add, sum, &x)    ? "what it normalises is no sum of two values of its dtype"
+      : !readers_follow(g, sum, add_id, id, &others) ? "the sum is read before the normalisation"
+                                                     : NULL;
+  if (why != NULL) {
+    gpass_miss(ctx, id, "%s", why);
+    return BS_OK;
+  }
   n.in[0] = add.in[x];
   n.in[1] = add.in[1 - x];
   n.origin = graph_origin_join(g, n.origin, add.origin);
@@ -198,7 +209,7 @@ static int32_t try_norm(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
     n.out[1] = sum;
   }
   const uint32_t old[2] = {id, add_id};
-  return match_replace(g, &n, old, 2, NULL, out_changes, err);
+  return gpass_replace(g, ctx, &n, old, 2, out_changes, err);
 }
 
 int32_t gpass_epilogue(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
@@ -212,7 +223,7 @@ int32_t gpass_epilogue(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
     if (g->nodes[id].op != GOP_NORMALIZE) continue;
-    const int32_t rc = try_norm(g, id, out_changes, err);
+    const int32_t rc = try_norm(g, ctx, id, out_changes, err);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

@@ -7,6 +7,7 @@
 
 #include "blockshock/expr_value.h"
 #include "core/base/error.h"
+#include "core/op/expr.h"
 #include "graph/ir/query.h"
 #include "graph/pass/form.h"
 #include "graph/pass/match.h"
@@ -144,12 +145,15 @@ static double (*meaning_of(int op))(double x) {
 }
 
 /* One step for the steps that end at step `to`. */
-static int shorten(const form *f, gexpr *e, uint32_t to) {
+static int shorten(const form *f, gexpr *e, uint32_t to, const char **out_why) {
   for (size_t i = 0; i < sizeof finders / sizeof finders[0]; i++) {
     uint8_t from = 0;
     const int op = finders[i].find(f, to, &from);
-    if (op == 0 || !program_is_between(e, from, (uint8_t)(GX_STEP + to), meaning_of(op), finders[i].limit))
+    if (op == 0) continue;
+    if (!program_is_between(e, from, (uint8_t)(GX_STEP + to), meaning_of(op), finders[i].limit)) {
+      *out_why = bs_expr_op_name((uint8_t)op);
       continue;
+    }
     e->steps[to].op = (uint8_t)op;
     e->steps[to].a = from;
     e->steps[to].b = e->steps[to].c = 0;
@@ -158,11 +162,11 @@ static int shorten(const form *f, gexpr *e, uint32_t to) {
   return 0;
 }
 
-static int rewrite(gexpr *e, uint32_t rounds) {
+static int rewrite(gexpr *e, uint32_t rounds, const char **out_why) {
   int changed = program_tidy(e);
   const form f = {e, rounds};
   for (uint32_t i = e->n_steps; i-- > 0;)
-    if (i < e->n_steps && shorten(&f, e, i)) {
+    if (i < e->n_steps && shorten(&f, e, i, out_why)) {
       program_tidy(e);
       changed = 1;
     }
@@ -170,13 +174,16 @@ static int rewrite(gexpr *e, uint32_t rounds) {
 }
 
 /* A number of the model becomes a constant of the program. 0: nothing was done. */
-static int absorb(graph *g, uint32_t id, gexpr *e, uint32_t slot, bs_error *err) {
+static int absorb(graph *g, const gpass_ctx *ctx, uint32_t id, gexpr *e, uint32_t slot, bs_error *err) {
   double number;
   uint64_t bits;
   gnode *n = &g->nodes[id];
   if (n->n_in < 2 || !match_number(g, n->in[slot], &number)) return 0;
   if (e->compute == BS_I64) {
-    if (fabs(number) > 9e15) return 0;
+    if (fabs(number) > 9e15) {
+      gpass_miss(ctx, id, "the number %g is too large for a constant of the program", number);
+      return 0;
+    }
     const int64_t whole = (int64_t)number;
     memcpy(&bits, &whole, sizeof bits);
   } else {
@@ -184,7 +191,10 @@ static int absorb(graph *g, uint32_t id, gexpr *e, uint32_t slot, bs_error *err)
   }
   gexpr constant = {.compute = e->compute, .n_const = 1, .n_out = 1, .outs = {GX_CONST}};
   constant.consts[0] = bits;
-  if (!program_join(e, (uint8_t)slot, &constant, NULL, 0)) return 0;
+  if (!program_join(e, (uint8_t)slot, &constant, NULL, 0)) {
+    gpass_miss(ctx, id, "the program has no room for the number %g", number);
+    return 0;
+  }
   program_drop_input(e, (uint8_t)slot);
   for (uint32_t i = slot; i < n->n_in; i++)
     if (graph_set_input(g, id, i, i + 1u < n->n_in ? n->in[i + 1u] : GNONE, err) != BS_OK) return 0;
@@ -193,14 +203,16 @@ static int absorb(graph *g, uint32_t id, gexpr *e, uint32_t slot, bs_error *err)
 }
 
 int32_t gpass_expr(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) {
     if (g->nodes[id].op != GOP_MAP) continue;
     gexpr e = g->exprs[g->nodes[id].expr];
     int changed = 0;
     for (uint32_t slot = g->nodes[id].n_in; slot-- > 0;)
-      if (slot < g->nodes[id].n_in) changed |= absorb(g, id, &e, slot, err);
-    if (!rewrite(&e, form_of(g, &g->nodes[id]).rounds) && !changed) continue;
+      if (slot < g->nodes[id].n_in) changed |= absorb(g, ctx, id, &e, slot, err);
+    const char *why = NULL;
+    const int shorter = rewrite(&e, form_of(g, &g->nodes[id]).rounds, &why);
+    if (why != NULL) gpass_miss(ctx, id, "it has the form of %s, and other values", why);
+    if (!shorter && !changed) continue;
     const uint32_t number = graph_expr(g, &e);
     if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
     g->nodes[id].expr = number;

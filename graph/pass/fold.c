@@ -9,20 +9,25 @@
 /* No constant that is computed is larger than this, nor more than a few times what it came from. */
 #define FOLD_LIMIT (UINT64_C(64) << 20)
 
-static int foldable(const graph *g, const gnode *n) {
+static int over_constants(const graph *g, const gnode *n) {
+  int all = !graph_is_packed(n->op);
+  for (uint32_t i = 0; i < n->n_in && all; i++) all = n->in[i] == GNONE || graph_is_const(g, n->in[i]);
+  return all;
+}
+
+/* Of a node over constants; *out_why: else. */
+static int foldable(const graph *g, const gnode *n, const char **out_why) {
   uint64_t in = 0, out = 0;
-  if (graph_is_packed(n->op)) return 0;
-  for (uint32_t i = 0; i < n->n_in; i++) {
-    if (n->in[i] == GNONE) continue;
-    if (!graph_is_const(g, n->in[i])) return 0;
-    in += graph_bytes(&g->values[g->values[n->in[i]].base]);
-  }
+  *out_why = "its result is an output of the model";
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (n->in[i] != GNONE) in += graph_bytes(&g->values[g->values[n->in[i]].base]);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (n->out[i] == GNONE) continue;
     const gvalue *root = &g->values[g->values[n->out[i]].base];
     if (root->flags & GV_OUTPUT) return 0;
     out += graph_bytes(root);
   }
+  *out_why = "its result would be a constant of over 64 MiB, or of over 4 MiB and 4 times what it comes from";
   return out <= FOLD_LIMIT && (out <= 4u * in || out <= FOLD_LIMIT / 16u);
 }
 
@@ -44,6 +49,7 @@ static int32_t fold_node(graph *g, const gpass_ctx *ctx, uint32_t id, int *out_d
     g->values[n->out[k]].data = data[k];
     g->values[n->out[k]].kind = GV_CONST;
   }
+  if (rc != BS_OK) gpass_miss(ctx, id, "ref does not compute it: %.100s", why.message);
   if (rc == BS_OK || rc == BS_UNSUPPORTED || rc == BS_UNAVAILABLE || rc == BS_NOT_FOUND) return BS_OK;
   if (err != NULL) *err = why;
   return rc;
@@ -62,7 +68,12 @@ int32_t gpass_fold(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_err
     for (uint32_t k = 0; k < n->n_out; k++)
       parts |= n->out[k] != GNONE &&
                (g->values[n->out[k]].kind == GV_VIEW || open[g->values[n->out[k]].base] != 1);
-    if (parts || !foldable(g, n)) continue;
+    const char *why = "it writes a part of a value";
+    if (!over_constants(g, n)) continue;
+    if (parts || !foldable(g, n, &why)) {
+      gpass_miss(ctx, id, "%s", why);
+      continue;
+    }
     rc = fold_node(g, ctx, id, &done, err);
     if (!done || rc != BS_OK) continue;
     graph_remove_node(g, id);

@@ -316,7 +316,7 @@ static int32_t try_attention(graph *g, const gpass_ctx *ctx, uint32_t id, uint32
   n.origin = graph_origin_join(g, graph_origin_join(g, g->nodes[id].origin, g->nodes[p.soft].origin),
                                g->nodes[p.scores].origin);
   const uint32_t old[5] = {id, p.guard, p.soft, p.map, p.scores};
-  return match_replace(g, &n, old, 5, NULL, out_changes, err);
+  return gpass_replace(g, ctx, &n, old, 5, out_changes, err);
 }
 
 int32_t gpass_fuse_attention(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {

@@ -31,23 +31,26 @@ typedef struct pair {
   uint32_t producer, consumer, slot; /* slot: the consumer's input that the producer gives */
 } pair;
 
-/* Checks everything that must hold before the programs are compared. */
-static int may_fuse(const graph *g, uint32_t consumer, uint32_t slot, pair *found) {
+/* A map gives the input. *out_why: what keeps it from being fused, before the programs are compared; NULL. */
+static int is_pair(const graph *g, uint32_t consumer, uint32_t slot, pair *found, const char **out_why) {
   const gnode *c = &g->nodes[consumer];
   const uint32_t value = c->in[slot];
-  const gvalue *v = &g->values[value], *root = &g->values[v->base];
-  if (root->producer == GNONE) return 0;
+  const gvalue *v = &g->values[value], *root = &g->values[v->base], *out = &g->values[c->out[0]];
+  if (root->producer == GNONE || g->nodes[root->producer].op != GOP_MAP) return 0;
   const gnode *p = &g->nodes[root->producer];
-  if (p->op != GOP_MAP || p->n_out != 1 || graph_sole_user(g, v->base) != consumer) return 0;
-  for (uint32_t i = 0; i < c->n_in; i++) /* read as one value only */
-    if (i != slot && g->values[c->in[i]].base == v->base) return 0;
-  const gvalue *out = &g->values[c->out[0]];
-  if (!graph_is_dense(v) || graph_count(v) != graph_count(root)) return 0;
-  for (uint32_t i = 0; i < v->rank; i++)
-    if (v->dims[i] != out->dims[i]) return 0; /* a broadcast value would be computed many times */
-  for (uint32_t i = 0; i < p->n_in; i++)
-    if (g->values[g->values[p->in[i]].base].kind == GV_STATE) return 0; /* may change in between */
+  int twice = 0, wide = 0, state = 0;
+  for (uint32_t i = 0; i < c->n_in; i++) twice |= i != slot && g->values[c->in[i]].base == v->base;
+  for (uint32_t i = 0; i < v->rank; i++) wide |= v->dims[i] != out->dims[i];
+  for (uint32_t i = 0; i < p->n_in; i++) state |= g->values[g->values[p->in[i]].base].kind == GV_STATE;
   *found = (pair){root->producer, consumer, slot};
+  *out_why =
+      p->n_out != 1                             ? "the map in front has several results"
+      : graph_sole_user(g, v->base) != consumer ? "the map in front is read by another node or port too"
+      : twice                                   ? "the map in front is read as two values"
+      : !graph_is_dense(v) || graph_count(v) != graph_count(root) ? "a part of the map in front is read"
+      : wide  ? "the map in front is broadcast: its elements would be computed many times"
+      : state ? "the map in front reads a state, which may change in between"
+              : NULL;
   return 1;
 }
 
@@ -78,7 +81,7 @@ static uint32_t rounding(const graph *g, const gexpr *c, const gexpr *p, uint32_
   return dtype == p->compute ? 0 : dtype;
 }
 
-static int32_t fuse(graph *g, const pair *w, uint32_t *out_changes, bs_error *err) {
+static int32_t fuse(graph *g, const gpass_ctx *ctx, const pair *w, uint32_t *out_changes, bs_error *err) {
   gnode p = g->nodes[w->producer], c = g->nodes[w->consumer];
   const gvalue root = g->values[p.out[0]], out = g->values[c.out[0]];
   gexpr e = g->exprs[c.expr];
@@ -87,14 +90,24 @@ static int32_t fuse(graph *g, const pair *w, uint32_t *out_changes, bs_error *er
   uint8_t maps[GX_MAX_IN];
   int slot_free = 1, reshaped = root.rank != out.rank;
   for (uint32_t i = 0; i < root.rank && !reshaped; i++) reshaped = root.dims[i] != out.dims[i];
-  if (e.compute != pe.compute || (reshaped && program_has(&pe, BS_EXPR_INDEX))) return BS_OK;
+  if (e.compute != pe.compute || (reshaped && program_has(&pe, BS_EXPR_INDEX))) {
+    gpass_miss(ctx, w->consumer,
+               "the map in front computes in another dtype, or reads the places of other dims");
+    return BS_OK;
+  }
   for (uint32_t i = 0; i < p.n_in; i++) {
     const int32_t rc = see_as(g, p.in[i], root.rank, root.dims, out.rank, out.dims, &seen[i], err);
     if (rc != BS_OK) return rc; /* one that cannot be seen so is GNONE, which no map accepts */
   }
   memcpy(in, c.in, sizeof in);
-  if (!place_inputs(seen, p.n_in, w->slot, in, &n_in, maps, &slot_free)) return BS_OK;
-  if (!program_join(&e, (uint8_t)w->slot, &pe, maps, rounding(g, &e, &pe, p.out[0]))) return BS_OK;
+  if (!place_inputs(seen, p.n_in, w->slot, in, &n_in, maps, &slot_free)) {
+    gpass_miss(ctx, w->consumer, "both maps have more inputs than one may have");
+    return BS_OK;
+  }
+  if (!program_join(&e, (uint8_t)w->slot, &pe, maps, rounding(g, &e, &pe, p.out[0]))) {
+    gpass_miss(ctx, w->consumer, "both programs have more steps or constants than one may have");
+    return BS_OK;
+  }
   e.n_in = (uint8_t)n_in;
   if (slot_free) {
     program_drop_input(&e, (uint8_t)w->slot);
@@ -107,7 +120,11 @@ static int32_t fuse(graph *g, const pair *w, uint32_t *out_changes, bs_error *er
   fused.n_in = (uint8_t)n_in;
   fused.expr = number;
   memcpy(fused.in, in, sizeof in);
-  if (!match_accepts(g, &fused)) return BS_OK;
+  if (!match_accepts(g, &fused)) {
+    gpass_miss(ctx, w->consumer,
+               "an input of the map in front cannot be seen with the dims of this one without a copy");
+    return BS_OK;
+  }
   for (uint32_t i = 0; i < c.n_in || i < n_in; i++) {
     const int32_t rc = graph_set_input(g, w->consumer, i, i < n_in ? in[i] : GNONE, err);
     if (rc != BS_OK) return rc;
@@ -122,16 +139,16 @@ static int32_t fuse(graph *g, const pair *w, uint32_t *out_changes, bs_error *er
 }
 
 int32_t gpass_fuse_map(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) {
     if (g->nodes[id].op != GOP_MAP) continue;
     for (uint32_t slot = 0; slot < g->nodes[id].n_in;) {
       pair w;
       const uint32_t before = *out_changes;
-      if (may_fuse(g, id, slot, &w)) {
-        const int32_t rc = fuse(g, &w, out_changes, err);
-        if (rc != BS_OK) return rc;
-      }
+      const char *why = NULL;
+      const int found = is_pair(g, id, slot, &w, &why);
+      if (found && why != NULL) gpass_miss(ctx, id, "%s", why);
+      const int32_t rc = found && why == NULL ? fuse(g, ctx, &w, out_changes, err) : BS_OK;
+      if (rc != BS_OK) return rc;
       slot = *out_changes > before ? 0 : slot + 1u;
     }
   }

@@ -111,9 +111,11 @@ static int32_t try_softmax(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t
   for (uint32_t e = 0; e < 2; e++) {
     const uint32_t slots[2] = {e, 1 - e};
     const uint32_t sum = row_fold(g, last.in[1 - e], BS_FOLD_SUM), exp_id = match_producer(g, last.in[e]);
-    if (sum == GNONE || !is_any_map(g, exp_id) || g->nodes[sum].numbers[0] != 1 ||
-        !match_same(g, g->nodes[sum].in[0], last.in[e]) || !reads_rows(g, &last, last.in[e], last.in[1 - e]))
+    if (sum == GNONE || !is_any_map(g, exp_id) || !match_same(g, g->nodes[sum].in[0], last.in[e])) continue;
+    if (g->nodes[sum].numbers[0] != 1 || !reads_rows(g, &last, last.in[e], last.in[1 - e])) {
+      gpass_miss(ctx, id, "softmax: the sum is multiplied, or is no number for each row");
       continue;
+    }
     if (!match_keeps(g, last.in[e], last.out[0]) || !match_keeps(g, last.in[1 - e], last.out[0])) {
       gpass_miss(ctx, id, "softmax: the powers or their sum are rounded to a narrower dtype");
       continue;
@@ -137,7 +139,7 @@ static int32_t try_softmax(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t
     n.out[0] = last.out[0];
     n.origin = last.origin;
     const uint32_t old[4] = {id, sum, exp_id, most};
-    return match_replace(g, &n, old, 4, NULL, out_changes, err);
+    return gpass_replace(g, ctx, &n, old, 4, out_changes, err);
   }
   return BS_OK;
 }
@@ -293,7 +295,11 @@ static int32_t try_slot(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t sl
     miss_dimension(ctx, g, last.in[slot], id);
     return BS_OK;
   }
-  if (!with_scale(g, &last, slot, &e, &fold)) return BS_OK;
+  if (!with_scale(g, &last, slot, &e, &fold)) {
+    if (row_fold(g, fold, BS_FOLD_SUM) != GNONE || row_fold(g, fold, BS_FOLD_SUMSQ) != GNONE)
+      gpass_miss(ctx, id, "the root of the mean is computed or rounded in another dtype");
+    return BS_OK;
+  }
   const uint32_t x_value = squares_of(g, fold, out, &square);
   const uint32_t x = x_value != GNONE ? slot_of(g, &last, x_value) : last.n_in; /* n_in: no factor */
   const form f = {&e, form_of(g, &last).rounds};
@@ -320,7 +326,7 @@ static int32_t try_slot(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t sl
     return BS_OK;
   }
   const uint32_t old[3] = {id, square, whole != GNONE ? match_producer(g, last.in[x]) : GNONE};
-  return match_replace(g, &norm, old, 3, NULL, out_changes, err);
+  return gpass_replace(g, ctx, &norm, old, 3, out_changes, err);
 }
 
 static int32_t try_scaled(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes, bs_error *err) {

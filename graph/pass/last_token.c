@@ -38,6 +38,17 @@ static uint32_t sole_view(const graph *g, uint32_t root) {
   return found;
 }
 
+/* No reader sees all of it. */
+static int reads_parts(const graph *g, uint32_t root) {
+  uint32_t readers = 0;
+  for (uint32_t i = root; i != GNONE; i = g->values[i].next_view) {
+    if (g->values[i].first_use == GNONE) continue;
+    if (graph_count(&g->values[i]) >= graph_count(&g->values[root])) return 0;
+    readers++;
+  }
+  return readers > 0;
+}
+
 static int32_t try_rows(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const gnode product = g->nodes[id];
   const gvalue y = g->values[product.out[0]], x = g->values[product.in[0]];
@@ -45,6 +56,7 @@ static int32_t try_rows(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *o
   int64_t first = 0, count = 0, step = 0;
   if (g->values[root].flags & GV_OUTPUT || match_producer(g, product.out[0]) != id) return BS_OK;
   const uint32_t seen = sole_view(g, root);
+  if (seen == GNONE && reads_parts(g, root)) gpass_miss(ctx, id, "several parts of the product are read");
   if (seen == GNONE || graph_count(&g->values[seen]) >= graph_count(&y)) return BS_OK;
   const gvalue v = g->values[seen];
   if (!rows_of(&v, y.dims[1], &first, &count, &step)) {
@@ -62,8 +74,11 @@ static int32_t try_rows(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *o
   if (rc != BS_OK) return rc;
   n.out[0] = rows;
   rc = match_reshape(g, rows, v.rank, v.dims, &again, err);
-  if (rc != BS_OK || again == GNONE) return rc;
-  if (!match_accepts(g, &n)) return BS_OK;
+  if (rc != BS_OK) return rc;
+  if (again == GNONE || !match_accepts(g, &n)) {
+    gpass_miss(ctx, id, "the product does not take the rows that are read");
+    return BS_OK;
+  }
   rc = graph_replace(g, seen, again, err);
   if (rc != BS_OK) return rc;
   const uint32_t at = g->nodes[id].next;

@@ -79,9 +79,16 @@ static int readers_fit(const graph *g, uint32_t id) {
 
 static group find_group(const graph *g, const gpass_ctx *ctx, uint32_t first) {
   group found = {1, {first}, g->values[g->nodes[first].out[0]].dims[1]};
-  if (!is_joinable(g, first) || !readers_fit(g, first)) return found;
+  const int fits = is_joinable(g, first) && readers_fit(g, first);
   for (uint32_t id = g->nodes[first].next; id != GNONE && found.n < GJOIN_MAX; id = g->nodes[id].next) {
-    if (!reads_same(g, first, id) || !is_joinable(g, id)) continue;
+    if (!reads_same(g, first, id) || !graph_is_product(g->nodes[id].op)) continue;
+    if (!fits || !is_joinable(g, id)) {
+      gpass_miss(ctx, fits ? id : first,
+                 "it has a residual, one column, a bias that is computed or a joined weight, or its result "
+                 "is an output "
+                 "or is read as no whole rows");
+      continue;
+    }
     if (!alike(g, first, id) || !readers_fit(g, id)) {
       gpass_miss(ctx, id,
                  alike(g, first, id) ? "a reader of the product sees it as no whole rows"

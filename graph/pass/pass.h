@@ -24,6 +24,10 @@ typedef struct gpass_ctx {
 void gpass_miss(const gpass_ctx *ctx, uint32_t node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* match_replace for the node old[0], that says when it did nothing. */
+int32_t gpass_replace(graph *g, const gpass_ctx *ctx, const gnode *node, const uint32_t *old, uint32_t n,
+                      uint32_t *io_changes, bs_error *err);
+
 typedef struct gpass {
   const char *name, *summary;
   int32_t (*run)(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);

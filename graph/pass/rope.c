@@ -82,15 +82,20 @@ static int find_roles(const form *f, uint32_t x, uint32_t t, turn *out) {
   return slots == 15 && program_is(f->e, rotated, out);
 }
 
-static int find_turn(graph *g, const gnode *map, turn *out, uint32_t writers[2]) {
+static int find_turn(graph *g, const gpass_ctx *ctx, uint32_t id, turn *out, uint32_t writers[2]) {
+  const gnode *map = &g->nodes[id];
   if (map->n_in != 4 || map->n_out != 1) return 0;
   const form f = form_of(g, map);
   for (uint32_t t = 0; t < 4; t++)
     for (uint32_t x = 0; x < 4; x++)
       if (g->values[map->in[t]].base == map->in[t] && match_dims(g, map->in[t], map->out[0]) &&
-          match_dims(g, map->in[x], map->out[0]) && match_keeps(g, map->in[t], map->out[0]) &&
-          is_turned(g, map->in[t], map->in[x], writers) && find_roles(&f, x, t, out))
-        return 1;
+          match_dims(g, map->in[x], map->out[0]) && is_turned(g, map->in[t], map->in[x], writers)) {
+        const int keeps = match_keeps(g, map->in[t], map->out[0]);
+        if (keeps && find_roles(&f, x, t, out)) return 1;
+        gpass_miss(ctx, id,
+                   keeps ? "it is not a number times (x cos + turned x sin)"
+                         : "the turned halves are rounded to a narrower dtype");
+      }
   return 0;
 }
 
@@ -138,7 +143,7 @@ static int32_t try_turn(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *o
   turn t;
   uint32_t writers[2];
   const gvalue out = g->values[map.out[0]];
-  if (out.rank == 0 || out.dims[out.rank - 1] % 2 != 0 || !find_turn(g, &map, &t, writers)) return BS_OK;
+  if (out.rank == 0 || out.dims[out.rank - 1] % 2 != 0 || !find_turn(g, ctx, id, &t, writers)) return BS_OK;
   if (graph_sole_user(g, map.in[t.turned]) != id) {
     gpass_miss(ctx, id, "the turned halves are read by another node too");
     return BS_OK;
@@ -158,7 +163,7 @@ static int32_t try_turn(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *o
   if (n.expr == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
   n.origin = graph_origin_join(g, map.origin, g->nodes[writers[0]].origin);
   const uint32_t old[3] = {id, writers[0], writers[1]};
-  return match_replace(g, &n, old, 3, NULL, out_changes, err);
+  return gpass_replace(g, ctx, &n, old, 3, out_changes, err);
 }
 
 int32_t gpass_rope(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {

@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 
 static const gpass table[] = {
@@ -73,6 +74,16 @@ void gpass_miss(const gpass_ctx *ctx, uint32_t node, const char *format, ...) {
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
   ctx->miss(ctx->miss_user, ctx->g, node, ctx->pass, text);
+}
+
+int32_t gpass_replace(graph *g, const gpass_ctx *ctx, const gnode *node, const uint32_t *old, uint32_t n,
+                      uint32_t *io_changes, bs_error *err) {
+  const uint32_t before = *io_changes;
+  const int32_t rc = match_replace(g, node, old, n, NULL, io_changes, err);
+  if (rc == BS_OK && *io_changes == before)
+    gpass_miss(ctx, old[0], "%s does not take these arguments, or a state that is read changes in between",
+               graph_op_name(node->op));
+  return rc;
 }
 
 /* One pass in one round. */

@@ -55,16 +55,27 @@ static int may_write(const gnode *n, const gvalue *root, const int64_t *strides)
   }
 }
 
-static int32_t try_copy(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
+static int32_t try_copy(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const gnode copy = g->nodes[id];
   const gvalue from = g->values[copy.in[0]], root = g->values[from.base], to = g->values[copy.out[0]];
   int64_t strides[BS_MAX_DIMS] = {0};
-  if (root.producer == GNONE || g->values[to.base].kind != GV_TEMP) return BS_OK;
-  if (graph_sole_user(g, from.base) != id || !turned(&from, &root, &to, strides)) return BS_OK;
+  const char *why = root.producer == GNONE               ? "what it copies is no result of one node"
+                    : g->values[to.base].kind != GV_TEMP ? "it writes into a state"
+                    : graph_sole_user(g, from.base) != id
+                        ? "what it copies is read by another node or port too"
+                    : !turned(&from, &root, &to, strides) ? "it is no copy of all elements in another order"
+                                                          : NULL;
+  if (why != NULL) {
+    gpass_miss(ctx, id, "%s", why);
+    return BS_OK;
+  }
   const uint32_t producer = root.producer;
   uint32_t k = 0, view;
   while (g->nodes[producer].out[k] != from.base) k++;
-  if (!may_write(&g->nodes[producer], &root, strides)) return BS_OK;
+  if (!may_write(&g->nodes[producer], &root, strides)) {
+    gpass_miss(ctx, id, "%s in front writes rows without gaps alone", graph_op_name(g->nodes[producer].op));
+    return BS_OK;
+  }
   int32_t rc = graph_add_view(g, to.base, root.dtype, root.rank, root.dims, strides, to.offset, &view, err);
   if (rc != BS_OK) return rc;
   const uint32_t origin = graph_origin_join(g, g->nodes[producer].origin, copy.origin);
@@ -76,11 +87,10 @@ static int32_t try_copy(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
 }
 
 int32_t gpass_view(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
     if (!is_copy(g, &g->nodes[id])) continue;
-    const int32_t rc = try_copy(g, id, out_changes, err);
+    const int32_t rc = try_copy(g, ctx, id, out_changes, err);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

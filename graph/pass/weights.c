@@ -55,7 +55,7 @@ static int32_t try_product(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t
     gpass_miss(ctx, id, "alpha takes elements of B out of the normal range");
   if (rc != BS_OK || n.weight == GNONE) return rc;
   rc = match_reshape(g, old.out[0], 2, y_dims, &n.out[0], err);
-  return rc == BS_OK ? match_replace(g, &n, &id, 1, NULL, out_changes, err) : rc;
+  return rc == BS_OK ? gpass_replace(g, ctx, &n, &id, 1, out_changes, err) : rc;
 }
 
 int32_t gpass_weights(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {

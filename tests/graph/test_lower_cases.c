@@ -258,6 +258,38 @@ START_TEST(sizes_share_a_plan) {
 }
 END_TEST
 
+/* Which passes said why they left a node. */
+static unsigned said;
+
+static void note_pass(void *user, const char *text) {
+  (void)user;
+  for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+    const char *pass = strchr(line, '\t') + 1;
+    const size_t n = strcspn(pass, "\t");
+    ck_assert_msg(n == 0 || pass[n + 1] != '\n', "no reason: %.80s", line);
+    for (uint32_t i = 0; n > 0 && bs_graph_pass_name(i) != NULL; ++i)
+      if (strlen(bs_graph_pass_name(i)) == n && strncmp(bs_graph_pass_name(i), pass, n) == 0) said |= 1u << i;
+  }
+}
+
+static int reasons_of(case_run *c, bs_session *session) {
+  bs_error err = BS_ERROR_INIT;
+  const int32_t rc = bs_session_text(session, BS_REPORT_MISSES, 0, note_pass, NULL, &err);
+  if (rc != BS_OK) snprintf(c->why, sizeof c->why, "%s: %s", err.id, err.message);
+  return rc == BS_OK;
+}
+
+/* Every pass says of some node what kept it; dce leaves none that it looks for. */
+START_TEST(passes_give_reasons) {
+  static const char *const files[] = {"near.txt", "lower.txt", "passes.txt", "models.txt"};
+  said = 0;
+  for (int i = 0; i < TEST_COUNT(files); ++i) run_file_also(files[i], "ref", NULL, MODELS, reasons_of);
+  for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; ++i)
+    ck_assert_msg(said >> i & 1u || strcmp(bs_graph_pass_name(i), "dce") == 0, "%s gives no reason",
+                  bs_graph_pass_name(i));
+}
+END_TEST
+
 int main(void) {
   const test_case rows[] = {{cases_of_our_own, TEST_COUNT(modes)},
                             {near_patterns, TEST_COUNT(modes)},
@@ -267,6 +299,7 @@ int main(void) {
                             {exported_models, TEST_COUNT(modes)},
                             {exports_without_a_pass},
                             {sizes_share_a_plan, 5},
+                            {passes_give_reasons},
                             {right_cases_are_as_written, 2 * TEST_COUNT(modes) + 2},
                             {0}};
   return run_tests("lower_cases", rows, (test_setup){open_all, close_all, 120});
