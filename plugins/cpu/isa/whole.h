@@ -12,7 +12,7 @@
 
 #define WHOLE_STEP 64
 
-static void load_i8(float *dst, const void *src, int64_t n) {
+static void load_i8(float *restrict dst, const void *restrict src, int64_t n) {
   const int8_t *s = src;
   int64_t i = 0;
   for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
@@ -20,7 +20,7 @@ static void load_i8(float *dst, const void *src, int64_t n) {
   for (; i < n; i++) dst[i] = (float)s[i];
 }
 
-static void load_u8(float *dst, const void *src, int64_t n) {
+static void load_u8(float *restrict dst, const void *restrict src, int64_t n) {
   const uint8_t *s = src;
   int64_t i = 0;
   for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
@@ -28,7 +28,7 @@ static void load_u8(float *dst, const void *src, int64_t n) {
   for (; i < n; i++) dst[i] = (float)s[i];
 }
 
-static void load_i32(float *dst, const void *src, int64_t n) {
+static void load_i32(float *restrict dst, const void *restrict src, int64_t n) {
   const int32_t *s = src;
   int64_t i = 0;
   for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
@@ -47,7 +47,7 @@ INLINE int32_t whole_of_i32(float v) {
   return v >= 2147483648.0f ? INT32_MAX : whole;
 }
 
-static void store_i8(void *dst, const float *src, int64_t n) {
+static void store_i8(void *restrict dst, const float *restrict src, int64_t n) {
   int8_t *d = dst;
   int64_t i = 0;
   for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
@@ -55,7 +55,7 @@ static void store_i8(void *dst, const float *src, int64_t n) {
   for (; i < n; i++) d[i] = (int8_t)whole_of(src[i], -128.0f, 127.0f);
 }
 
-static void store_u8(void *dst, const float *src, int64_t n) {
+static void store_u8(void *restrict dst, const float *restrict src, int64_t n) {
   uint8_t *d = dst;
   int64_t i = 0;
   for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
@@ -63,7 +63,7 @@ static void store_u8(void *dst, const float *src, int64_t n) {
   for (; i < n; i++) d[i] = (uint8_t)whole_of(src[i], 0.0f, 255.0f);
 }
 
-static void store_i32(void *dst, const float *src, int64_t n) {
+static void store_i32(void *restrict dst, const float *restrict src, int64_t n) {
   int32_t *d = dst;
   int64_t i = 0;
   for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
@@ -100,13 +100,13 @@ static void ends_of_row(const float *x, int64_t n, float *least, float *most) {
 
 /* ---- 64 bits -------------------------------------------------------------------------------------- */
 
-#define I64_LOAD(name, type)                                               \
-  static void name(int64_t *dst, const void *src, int64_t n) {             \
-    const type *s = src;                                                   \
-    int64_t i = 0;                                                         \
-    for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)                           \
-      for (int v = 0; v < WHOLE_STEP; v++) dst[i + v] = (int64_t)s[i + v]; \
-    for (; i < n; i++) dst[i] = (int64_t)s[i];                             \
+#define I64_LOAD(name, type)                                                     \
+  static void name(int64_t *restrict dst, const void *restrict src, int64_t n) { \
+    const type *s = src;                                                         \
+    int64_t i = 0;                                                               \
+    for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)                                 \
+      for (int v = 0; v < WHOLE_STEP; v++) dst[i + v] = (int64_t)s[i + v];       \
+    for (; i < n; i++) dst[i] = (int64_t)s[i];                                   \
   }
 I64_LOAD(i64_of_i8, int8_t)
 I64_LOAD(i64_of_u8, uint8_t)
@@ -114,7 +114,7 @@ I64_LOAD(i64_of_i32, int32_t)
 
 /* The low bits. */
 #define I64_STORE(name, type)                                                     \
-  static void name(void *dst, const int64_t *src, int64_t n) {                    \
+  static void name(void *restrict dst, const int64_t *restrict src, int64_t n) {  \
     type *d = dst;                                                                \
     int64_t i = 0;                                                                \
     for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)                                  \

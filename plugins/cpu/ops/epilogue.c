@@ -16,12 +16,34 @@ static const float *as_f32(const cpu_kernels *kernels, float *buffer, const bs_t
   return buffer;
 }
 
+/* Whole vectors of sums modulo 2^32; returns how many. The copies tell compilers that nothing overlaps. */
+static int64_t add_vectors(int32_t *to, const int32_t *sums, const int32_t *bias, const int32_t *residual,
+                           int64_t n) {
+  enum { TOGETHER = 16 };
+  int64_t i = 0;
+  for (; i + TOGETHER <= n; i += TOGETHER) {
+    uint32_t v[TOGETHER], more[TOGETHER];
+    memcpy(v, sums + i, sizeof v);
+    if (bias != NULL) {
+      memcpy(more, bias + i, sizeof more);
+      for (int j = 0; j < TOGETHER; j++) v[j] += more[j];
+    }
+    if (residual != NULL) {
+      memcpy(more, residual + i, sizeof more);
+      for (int j = 0; j < TOGETHER; j++) v[j] += more[j];
+    }
+    memcpy(to + i, v, sizeof v);
+  }
+  return i;
+}
+
 /* Adds in 64 bits and stores the low half in Y: the order of sums that wrap does not matter. */
 static void finish_i32(const cpu_epilogue *e, int64_t token, int64_t n0, int64_t n, const int32_t *sums) {
   const int32_t *bias = e->bias != NULL ? at(e->bias, n0, BS_I32) : NULL, *residual = NULL;
   int32_t *to = (int32_t *)e->y->data + token * e->y->strides[0] + n0;
   if (e->residual != NULL) residual = at(e->residual, token * e->residual->strides[0] + n0, BS_I32);
-  for (int64_t i = 0; i < n; i++) {
+  const int64_t done = e->shape->activation == BS_ACT_NONE ? add_vectors(to, sums, bias, residual, n) : 0;
+  for (int64_t i = done; i < n; i++) {
     int64_t v = sums[i];
     if (bias != NULL) v += bias[i];
     if (e->shape->activation == BS_ACT_RELU && v < 0) v = 0;

@@ -84,21 +84,18 @@ static void plan_room(q_plan *plan, int64_t tokens) {
 /* Sums of whole numbers in C, of one panel: without the zeros; of X in bytes with its scale. */
 static void finish_panel(const q_plan *plan, const uint8_t *panel, int32_t x_sum, float x_scale, void *c) {
   const cpu_quant_form *form = &plan->w->form;
-  int32_t sums[CPU_PANEL];
+  uint32_t sums[CPU_PANEL], of[CPU_PANEL];
   if (plan->kind != BYTES) {
     plan->fns->finish(form, panel, c, x_sum, x_scale, c);
     return;
   }
   memcpy(sums, c, sizeof sums);
-  for (int j = 0; j < CPU_PANEL; j++) {
-    const uint32_t zero = form->zeros ? panel[form->at_zeros + j] : (uint32_t)form->zero;
-    uint32_t of, sum;
-    memcpy(&of, panel + form->at_sums + 4 * j, sizeof of);
-    memcpy(&sum, &sums[j], sizeof sum);
-    sum -= zero * (uint32_t)x_sum;
-    if (plan->shape.x_type == BS_U8) sum += 128u * of;
-    memcpy(&sums[j], &sum, sizeof sum);
-  }
+  memcpy(of, panel + form->at_sums, sizeof of);
+  const uint32_t less = (uint32_t)form->zero * (uint32_t)x_sum;
+  for (int j = 0; !form->zeros && j < CPU_PANEL; j++) sums[j] -= less;
+  for (int j = 0; form->zeros && j < CPU_PANEL; j++)
+    sums[j] -= (uint32_t)panel[form->at_zeros + j] * (uint32_t)x_sum;
+  for (int j = 0; plan->shape.x_type == BS_U8 && j < CPU_PANEL; j++) sums[j] += of[j] << 7;
   memcpy(c, sums, sizeof sums);
 }
 
