@@ -9,7 +9,7 @@
 #include "panels.h"
 
 enum { IN, OUT };
-enum { PIECE = 256, CHAINS = 8, MEMBERS = 64 };
+enum { PIECE = 256, CHAINS = 8, MEMBERS = 64, LONG = 4096 };
 #define ALONE 16384 /* elements up to which the team is not woken */
 
 typedef struct reduce_plan {
@@ -234,15 +234,31 @@ static void share(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
-/* Parts of the lines that are folded to one number. */
+/* Lines of f32 without gaps are one. */
+static int is_one_line(const reduce_call *c) {
+  const bs_tensor *in = c->in;
+  int64_t step = 1;
+  if (in->dtype != BS_F32) return 0;
+  for (uint32_t d = in->rank; d-- > 0; step *= in->dims[d])
+    if (in->dims[d] > 1 && in->strides[d] != step) return 0;
+  return 1;
+}
+
+/* Parts of the lines that are folded to one number; of one long line pieces of it. */
 static void share_lines(void *arg, uint32_t member, uint32_t width) {
   reduce_call *c = arg;
   const uint32_t members = width < MEMBERS ? width : MEMBERS;
+  const int64_t all = c->folds * c->columns;
+  const int most = c->plan->fold == BS_FOLD_MAX, one = is_one_line(c);
+  float ends[2] = {INFINITY, -INFINITY};
   int64_t begin, end;
   if (member >= members) return;
-  cpu_share(c->folds, member, members, &begin, &end);
-  double v = begin_of(c->plan->fold);
-  for (int64_t f = begin; f < end; f++) {
+  cpu_share(one ? (all + LONG - 1) / LONG : c->folds, member, members, &begin, &end);
+  for (int64_t f = begin; one && f < end; f++)
+    c->plan->kernels->ends((const float *)c->in->data + f * LONG,
+                           all - f * LONG < LONG ? all - f * LONG : LONG, &ends[0], &ends[1]);
+  double v = (double)ends[most];
+  for (int64_t f = begin; !one && f < end; f++) {
     const cpu_lines line = line_of(c, 0, f);
     v = fold_line(c, &line, v);
   }
@@ -250,12 +266,13 @@ static void share_lines(void *arg, uint32_t member, uint32_t width) {
 }
 
 /* One largest or smallest value of many lines: which member sees a line does not matter. */
-static int32_t run_end(reduce_call *c, bs_error *err) {
+static int32_t run_end(reduce_call *c, int alone, bs_error *err) {
   const reduce_plan *plan = c->plan;
-  for (int i = 0; i < MEMBERS; i++) c->parts[i] = begin_of(plan->fold);
-  const int32_t rc = cpu_team(plan->exec, 0, share_lines, c, err);
+  const uint32_t width = plan->exec->width, members = width < MEMBERS ? width : MEMBERS;
+  for (uint32_t i = 0; i == 0 || i < members; i++) c->parts[i] = begin_of(plan->fold);
+  const int32_t rc = cpu_team(plan->exec, alone, share_lines, c, err);
   double v = c->parts[0];
-  for (int i = 1; i < MEMBERS; i++) fold_each(plan->fold, &v, &(float){(float)c->parts[i]}, 1);
+  for (uint32_t i = 1; i < members; i++) fold_each(plan->fold, &v, &(float){(float)c->parts[i]}, 1);
   const float result = (float)(v * plan->factor);
   plan->kernels->store[cpu_type_index(c->out->dtype)](out_at(c, 0), &result, 1);
   return rc;
@@ -280,7 +297,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   }
   if (c.lines == 0 || (c.columns == 0 && !c.whole)) return BS_OK;
   const int alone = c.lines * c.folds * (c.columns + 1) < (is_end(plan->fold) ? 4 * ALONE : ALONE);
-  if (!alone && c.whole && c.lines == 1 && is_end(plan->fold)) return run_end(&c, err);
+  if (c.whole && c.lines == 1 && is_end(plan->fold)) return run_end(&c, alone, err);
   return cpu_team(plan->exec, alone, share, &c, err);
 }
 
