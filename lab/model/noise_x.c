@@ -145,25 +145,24 @@ static const char *scales_of(maker *m, const char *x) {
   return of_two(m, "Max", of_two(m, "Mul", most, number(m, 1.0 / 127.0)), number(m, 1e-30));
 }
 
-/* What t becomes on the grid, in units of the scale. */
-static const char *rounded(maker *m, const char *t) {
+/* What the ends of a range cut off is known: it is cut off here too, and is no noise. */
+static const char *inside(maker *m, const char *t) {
   const bs_x_grid *x = m->x;
-  const char *near = of_one(m, "Round", t);
-  if (x->group != 0) return near;
-  near = of_two(m, "Max", near, number(m, x->low - x->zero));
-  return of_two(m, "Min", near, number(m, x->high - x->zero));
+  if (x->group != 0) return t;
+  t = of_two(m, "Max", t, number(m, x->low - x->zero));
+  return of_two(m, "Min", t, number(m, x->high - x->zero));
 }
 
 static const char *noisy(maker *m, const char *x, uint64_t seed) {
   const char *scale = m->x->group != 0 ? scales_of(m, x) : number(m, m->x->scale);
-  const char *t = of_two(m, "Div", x, scale);
-  const char *r = of_two(m, "Sub", rounded(m, t), t);
+  const char *t = inside(m, of_two(m, "Div", x, scale));
+  const char *r = of_two(m, "Sub", of_one(m, "Round", t), t);
   const char *u = of_one(m, "Sin", of_two(m, "Mul", t, number(m, 811.0 + 97.31 * (double)seed)));
   const char *r2 = reduce(m, "ReduceMean", of_two(m, "Mul", r, r));
   const char *u2 = reduce(m, "ReduceMean", of_two(m, "Mul", u, u));
   const char *ratio = of_two(m, "Div", r2, of_two(m, "Max", u2, number(m, 1e-30)));
   const char *size = of_two(m, "Mul", of_one(m, "Sqrt", ratio), scale);
-  return of_two(m, "Add", x, of_two(m, "Mul", u, size));
+  return of_two(m, "Add", of_two(m, "Mul", t, scale), of_two(m, "Mul", u, size));
 }
 
 /* The noisy X. */

@@ -123,10 +123,11 @@ static void logits_of(const char *path, const char *weights, float out[TOKENS * 
                    .data = tokens,
                    .bytes = sizeof tokens};
   bs_tensor logits = {.struct_size = (uint32_t)sizeof logits};
+  const bs_graph_options whole = {.struct_size = (uint32_t)sizeof whole, .cache_dtype = BS_F32};
   bs_graph *graph = NULL;
   bs_session *session = NULL;
   uint32_t port = 0;
-  ok(bs_graph_open(context, path, NULL, &graph, &err), path);
+  ok(bs_graph_open(context, path, &whole, &graph, &err), path);
   ok(bs_session_open(context, graph, &options, &session, &err), "session");
   ok(bs_session_find(session, "input_ids", &port, &err), "input_ids");
   ok(bs_session_set(session, port, &ids, &err), "set");
