@@ -312,7 +312,9 @@ START_TEST(faults_of_a_model) {
     const char *check, *evidence, *words[MOST_WORDS];
   } cases[] = {
       {"fallback", "ref:portable, where cpu:packed can serve", {MODEL, "--threads", "1", "--choice", choice}},
-      {"shapes", "dimension 'tokens' has 9 sizes", {MODEL, "--threads", "1", "--vary", "tokens=4:12+1"}},
+      {"shapes",
+       "dimension 'tokens' has 17 sizes",
+       {MODEL, "--threads", "1", "--with", "shapes=exact", "--vary", "tokens=4:20+1"}},
       {"waits",
        "a host wait",
        {MODEL, "--threads", "1", "--backend", "slow:cpu", "--set", "plugins.slow.plan=op=matmul,ms=2"}},
@@ -366,12 +368,13 @@ END_TEST
 
 /* The sizes that were given stand in the command as they were given. */
 START_TEST(command_of_shapes) {
-  static const char *const words[] = {MODEL,    "--threads",     "1", "--only", "shapes",
-                                      "--vary", "tokens=1:40+1", NULL};
+  static const char *const words[] = {MODEL,    "--threads",     "1",      "--only",       "shapes",
+                                      "--vary", "tokens=1:40+1", "--with", "shapes=exact", NULL};
   write_model();
   json_t *result = diagnose(words);
   const char *command = text_of(row_of(json_object_get(result, "findings"), "shapes"), "command");
   ck_assert_msg(strstr(command, "--vary tokens=1:40+1") != NULL, "%s", command);
+  ck_assert_msg(strstr(command, "shapes=exact") != NULL, "%s", command);
   json_decref(result);
 }
 END_TEST
