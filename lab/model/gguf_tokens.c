@@ -8,16 +8,11 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/model/gguf_kind.h"
 
 enum { MOST_JSON = 64 << 20, MOST_TOKENS = 1 << 20 };
 /* Types of tokens in the format. */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
-
-#define CL100K_HEAD "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
-#define CL100K_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-static const struct {
-  const char *name, *pattern;
-} pieces[] = {{"llama-bpe", CL100K_HEAD "{1,3}" CL100K_TAIL}, {"qwen2", CL100K_HEAD CL100K_TAIL}};
 
 json_t *bs_gguf_read_json(const char *path, bs_error *err) {
   bs_map map = {0};
@@ -45,50 +40,6 @@ json_t *bs_gguf_read_json(const char *path, bs_error *err) {
   free(text);
   bs_map_close(&map);
   return root;
-}
-
-static int32_t refuse(const char *what, bs_error *err) {
-  bs_error_set(err, BS_UNSUPPORTED, "BS-GGUF-TOKENIZER", "tokenizer.json: %s cannot be written as GGUF",
-               what);
-  bs_error_hint(err, "without tokenizer.json in the folder the file gets no tokenizer");
-  return BS_UNSUPPORTED;
-}
-
-/* ---- the kind ------------------------------------------------------------------------------------ */
-
-static int is_type(const json_t *part, const char *type) {
-  const char *is = json_string_value(json_object_get(part, "type"));
-  return is != NULL && strcmp(is, type) == 0;
-}
-
-static const char *pattern_name(const json_t *part) {
-  const char *text = json_string_value(json_object_get(json_object_get(part, "pattern"), "Regex"));
-  for (size_t i = 0; text != NULL && i < sizeof pieces / sizeof pieces[0]; i++)
-    if (strcmp(pieces[i].pattern, text) == 0) return pieces[i].name;
-  return NULL;
-}
-
-/* The name in the format of how a text is split; NULL: the format has no name for it. */
-static const char *pieces_of(const json_t *tokenizer) {
-  const json_t *pre = json_object_get(tokenizer, "pre_tokenizer");
-  const json_t *list = json_object_get(pre, "pretokenizers");
-  if (is_type(pre, "ByteLevel")) {
-    const int split = !json_is_false(json_object_get(pre, "use_regex"));
-    return split && !json_is_true(json_object_get(pre, "add_prefix_space")) ? "gpt-2" : NULL;
-  }
-  if (!is_type(pre, "Sequence") || json_array_size(list) != 2) return NULL;
-  const json_t *first = json_array_get(list, 0), *second = json_array_get(list, 1);
-  if (!is_type(first, "Split") || !is_type(second, "ByteLevel")) return NULL;
-  return json_is_false(json_object_get(second, "use_regex")) ? pattern_name(first) : NULL;
-}
-
-/* 1: a special token stands before a text. */
-static int begins_with_special(const json_t *post) {
-  const json_t *list = json_object_get(post, "processors"), *part;
-  size_t i;
-  json_array_foreach(list, i, part) if (begins_with_special(part)) return 1;
-  const json_t *single = json_object_get(post, "single");
-  return json_object_get(json_array_get(single, 0), "SpecialToken") != NULL;
 }
 
 /* ---- tokens -------------------------------------------------------------------------------------- */
@@ -127,7 +78,7 @@ static int32_t read_tokens(const json_t *tokenizer, token *tokens, size_t n, int
   json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, added) {
     const json_t *content = json_object_get(added, "content");
     const int special = json_is_true(json_object_get(added, "special"));
-    if (!json_is_string(content)) return refuse("an added token without a text", err);
+    if (!json_is_string(content)) return bs_gguf_kind_refuse("an added token without a text", err);
     const int unk = unknown != NULL && strcmp(unknown, json_string_value(content)) == 0;
     rc = put_token(tokens, n, json_string_value(content), json_string_length(content),
                    json_object_get(added, "id"),
@@ -167,6 +118,27 @@ static int merge_texts(const json_t *merge, bs_gguf_keys *both, bs_gguf_keys *jo
   return !both->failed && !joined->failed;
 }
 
+/* Readers by scores make a token of any two that are its text, also one that no merge makes. */
+static int32_t check_made(const json_t *vocab, const token *tokens, size_t n, bs_error *err) {
+  bs_gguf_keys first = {0};
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < n && rc == BS_OK; i++) {
+    const token *t = &tokens[i];
+    if (t->text == NULL || t->type != NORMAL || t->score < 0.0F) continue;
+    for (size_t at = 1; at < t->size && rc == BS_OK; at++) {
+      first.size = 0;
+      bs_gguf_put_item(&first, t->text, at);
+      bs_gguf_put_item(&first, "", 1);
+      if (!first.failed && json_object_get(vocab, (const char *)first.data) != NULL &&
+          json_object_get(vocab, t->text + at) != NULL)
+        rc = bs_gguf_kind_refuse("a token that no merge makes", err);
+    }
+  }
+  if (first.failed) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a token");
+  bs_gguf_keys_free(&first);
+  return rc;
+}
+
 /* The merges as texts, or as scores of the tokens that they make. */
 static int32_t put_merges(const json_t *tokenizer, token *tokens, size_t n, int fallback, bs_gguf_keys *keys,
                           bs_error *err) {
@@ -179,7 +151,7 @@ static int32_t put_merges(const json_t *tokenizer, token *tokens, size_t n, int 
   if (!fallback) bs_gguf_put_array(keys, "tokenizer.ggml.merges", BS_GGUF_KIND_TEXT, json_array_size(merges));
   json_array_foreach(merges, i, merge) {
     if (!merge_texts(merge, &both, &joined)) {
-      rc = refuse("a merge that is not two tokens", err);
+      rc = bs_gguf_kind_refuse("a merge that is not two tokens", err);
       break;
     }
     if (!fallback) {
@@ -192,6 +164,7 @@ static int32_t put_merges(const json_t *tokenizer, token *tokens, size_t n, int 
     if (tokens[at].score < 0.0F) continue; /* an earlier merge makes it */
     tokens[at].score = -1.0F - (float)i;
   }
+  if (rc == BS_OK && fallback) rc = check_made(vocab, tokens, n, err);
   bs_gguf_keys_free(&both);
   bs_gguf_keys_free(&joined);
   return rc;
@@ -199,11 +172,15 @@ static int32_t put_merges(const json_t *tokenizer, token *tokens, size_t n, int 
 
 /* ---- keys ---------------------------------------------------------------------------------------- */
 
-static void put_id(const json_t *config, const char *from, const char *to, bs_gguf_keys *keys) {
-  const json_t *id = json_object_get(config, from);
+/* An id of config.json, or the first of a list; -1: none. */
+static int64_t id_of(const json_t *config, const char *key) {
+  const json_t *id = json_object_get(config, key);
   if (json_is_array(id)) id = json_array_get(id, 0);
-  if (json_is_integer(id) && json_integer_value(id) >= 0 && json_integer_value(id) < MOST_TOKENS)
-    bs_gguf_put_u32(keys, to, (uint32_t)json_integer_value(id));
+  return json_is_integer(id) ? (int64_t)json_integer_value(id) : -1;
+}
+
+static void put_id(int64_t id, const char *to, bs_gguf_keys *keys) {
+  if (id >= 0 && id < MOST_TOKENS) bs_gguf_put_u32(keys, to, (uint32_t)id);
 }
 
 static void put_lists(const token *tokens, size_t n, int fallback, bs_gguf_keys *keys) {
@@ -226,39 +203,42 @@ static void put_lists(const token *tokens, size_t n, int fallback, bs_gguf_keys 
   for (size_t i = 0; i < n; i++) bs_gguf_put_item(keys, &tokens[i].score, sizeof tokens[i].score);
 }
 
-/* 1: a blank is put before a text. */
-static int prepends(const json_t *part) {
-  const json_t *list = json_object_get(part, "normalizers"), *inner;
-  size_t i;
-  json_array_foreach(list, i, inner) if (prepends(inner)) return 1;
-  return is_type(part, "Prepend");
+/* The ids around a text: those of the template, else those of config.json. */
+static int32_t put_around(const bs_gguf_tok *kind, const json_t *config, bs_gguf_keys *keys, bs_error *err) {
+  const int64_t eos = id_of(config, "eos_token_id");
+  const int64_t bos = kind->before >= 0 ? kind->before : id_of(config, "bos_token_id");
+  if (kind->after >= 0 && eos >= 0 && kind->after != eos)
+    return bs_gguf_kind_refuse("a token behind a text that is not eos_token_id of config.json", err);
+  put_id(bos, "tokenizer.ggml.bos_token_id", keys);
+  put_id(kind->after >= 0 ? kind->after : eos, "tokenizer.ggml.eos_token_id", keys);
+  bs_gguf_put_bool(keys, "tokenizer.ggml.add_bos_token", kind->before >= 0);
+  bs_gguf_put_bool(keys, "tokenizer.ggml.add_eos_token", kind->after >= 0);
+  return BS_OK;
 }
 
 int32_t bs_gguf_put_tokens(const json_t *tokenizer, const json_t *config, int64_t vocabulary,
                            bs_gguf_keys *keys, bs_error *err) {
   const json_t *model = json_object_get(tokenizer, "model");
-  const int fallback = json_is_true(json_object_get(model, "byte_fallback"));
-  const char *pre = fallback ? NULL : pieces_of(tokenizer);
-  if (!is_type(model, "BPE") || !json_is_object(json_object_get(model, "vocab")))
-    return refuse("a model that is no BPE", err);
-  if (!fallback && pre == NULL)
-    return refuse("a pre-tokenizer that is not GPT-2's, Llama 3's or Qwen2's", err);
-  if (vocabulary < 1 || vocabulary > MOST_TOKENS) return refuse("a vocabulary of this size", err);
+  bs_gguf_tok kind;
+  int32_t rc = bs_gguf_kind_of(tokenizer, &kind, err);
+  if (rc != BS_OK) return rc;
+  const int fallback = kind.fallback;
+  const char *unknown = json_string_value(json_object_get(model, "unk_token"));
+  if (vocabulary < 1 || vocabulary > MOST_TOKENS)
+    return bs_gguf_kind_refuse("a vocabulary of this size", err);
   const size_t n = (size_t)vocabulary;
   token *tokens = calloc(n, sizeof *tokens);
   if (tokens == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for %zu tokens", n);
   bs_gguf_put_text(keys, "tokenizer.ggml.model", fallback ? "llama" : "gpt2", fallback ? 5 : 4);
-  if (pre != NULL) bs_gguf_put_text(keys, "tokenizer.ggml.pre", pre, strlen(pre));
-  int32_t rc = read_tokens(tokenizer, tokens, n, fallback, err);
+  if (kind.pre != NULL) bs_gguf_put_text(keys, "tokenizer.ggml.pre", kind.pre, strlen(kind.pre));
+  rc = read_tokens(tokenizer, tokens, n, fallback, err);
   if (rc == BS_OK) rc = put_merges(tokenizer, tokens, n, fallback, keys, err);
   if (rc == BS_OK) put_lists(tokens, n, fallback, keys);
-  put_id(config, "bos_token_id", "tokenizer.ggml.bos_token_id", keys);
-  put_id(config, "eos_token_id", "tokenizer.ggml.eos_token_id", keys);
-  bs_gguf_put_bool(keys, "tokenizer.ggml.add_bos_token",
-                   begins_with_special(json_object_get(tokenizer, "post_processor")));
-  if (fallback)
-    bs_gguf_put_bool(keys, "tokenizer.ggml.add_space_prefix",
-                     prepends(json_object_get(tokenizer, "normalizer")));
+  if (fallback && unknown != NULL)
+    put_id(json_integer_value(json_object_get(json_object_get(model, "vocab"), unknown)),
+           "tokenizer.ggml.unknown_token_id", keys);
+  if (rc == BS_OK) rc = put_around(&kind, config, keys, err);
+  if (fallback) bs_gguf_put_bool(keys, "tokenizer.ggml.add_space_prefix", kind.prepends);
   free(tokens);
   return rc;
 }

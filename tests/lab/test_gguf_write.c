@@ -238,6 +238,16 @@ START_TEST(refuses) {
 }
 END_TEST
 
+#define BYTES "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}"
+#define BPE \
+  "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\", \"b\"]]"
+#define MARKS "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}"
+#define TOKEN(name) "{\"SpecialToken\": {\"id\": \"" name "\", \"type_id\": 0}}"
+#define TEXT "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define AROUND(single)                                                          \
+  "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [" single \
+  "], \"special_tokens\": {\"s\": {\"id\": \"s\", \"ids\": [3]}, \"e\": {\"id\": \"e\", \"ids\": [4]}}}"
+
 static const struct {
   const char *text, *id;
   int32_t code;
@@ -250,6 +260,26 @@ static const struct {
      "BS-GGUF-TOKENIZER", BS_INPUT},
     {"{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, "
      "\"merges\": [7]}}",
+     "BS-GGUF-TOKENIZER", BS_UNSUPPORTED},
+    /* A reader of the file would give other ids. */
+    {"{" BYTES ", \"normalizer\": {\"type\": \"Lowercase\"}, " BPE "}}", "BS-GGUF-TOKENIZER", BS_UNSUPPORTED},
+    {"{" BYTES ", \"normalizer\": {\"type\": \"NFC\"}, " BPE "}}", "BS-GGUF-TOKENIZER", BS_UNSUPPORTED},
+    {"{" BYTES ", " BPE ", \"ignore_merges\": true}}", "BS-GGUF-TOKENIZER", BS_UNSUPPORTED},
+    {"{" BYTES ", " BPE ", \"end_of_word_suffix\": \"</w>\"}}", "BS-GGUF-TOKENIZER", BS_UNSUPPORTED},
+    {"{" BYTES ", \"added_tokens\": [{\"id\": 3, \"content\": \"m\", \"lstrip\": true}], " BPE "}}",
+     "BS-GGUF-TOKENIZER", BS_UNSUPPORTED},
+    {"{" BYTES ", " AROUND(TOKEN("s") ", " TOKEN("e") ", " TEXT) ", " BPE "}}", "BS-GGUF-TOKENIZER",
+     BS_UNSUPPORTED},
+    {"{" BYTES ", \"post_processor\": {\"type\": \"RobertaProcessing\"}, " BPE "}}", "BS-GGUF-TOKENIZER",
+     BS_UNSUPPORTED},
+    {"{\"normalizer\": " MARKS ", \"pre_tokenizer\": {\"type\": \"Metaspace\"}, " BPE
+     ", \"byte_fallback\": true}}",
+     "BS-GGUF-TOKENIZER", BS_UNSUPPORTED},
+    {"{\"normalizer\": {\"type\": \"NFKC\"}, " BPE ", \"byte_fallback\": true}}", "BS-GGUF-TOKENIZER",
+     BS_UNSUPPORTED},
+    /* No merge makes ab. */
+    {"{\"normalizer\": " MARKS ", \"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": "
+     "{\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": []}}",
      "BS-GGUF-TOKENIZER", BS_UNSUPPORTED}};
 
 START_TEST(refuses_tokenizers) {
@@ -290,6 +320,32 @@ START_TEST(takes_the_tokenizer_along) {
 }
 END_TEST
 
+static int64_t number_of(const bs_gguf *file, const char *key) {
+  int64_t value = -1;
+  const bs_gguf_key *found = bs_gguf_find_key(file, key);
+  ck_assert_msg(found != NULL && bs_gguf_int(found, 0, &value), "%s", key);
+  return value;
+}
+
+/* The ids around a text are those of the template, whatever config.json says. */
+START_TEST(tokens_around_a_text) {
+  static const char text[] = "{\"normalizer\": " MARKS ", " AROUND(
+      TOKEN("s") ", " TEXT ", " TOKEN("e")) ", " BPE ", \"byte_fallback\": true, \"unk_token\": \"b\"}}";
+  bs_gguf file;
+  write_model(1);
+  files_write("tokenizer.json", text, sizeof text - 1);
+  ok(quantize("w8g32"), "write");
+  ok(bs_gguf_open(files_path("m.gguf"), &file, &err), "open");
+  ck_assert_int_eq(number_of(&file, "tokenizer.ggml.bos_token_id"), 3);
+  ck_assert_int_eq(number_of(&file, "tokenizer.ggml.eos_token_id"), 4);
+  ck_assert_int_eq(number_of(&file, "tokenizer.ggml.add_bos_token"), 1);
+  ck_assert_int_eq(number_of(&file, "tokenizer.ggml.add_eos_token"), 1);
+  ck_assert_int_eq(number_of(&file, "tokenizer.ggml.add_space_prefix"), 0);
+  ck_assert_int_eq(number_of(&file, "tokenizer.ggml.unknown_token_id"), 1);
+  bs_gguf_close(&file);
+}
+END_TEST
+
 int main(void) {
   const test_case cases[] = {{reads_back, 6},
                              {blocks_hold_codes, 4},
@@ -297,6 +353,7 @@ int main(void) {
                              {refuses, TEST_COUNT(refused)},
                              {refuses_tokenizers, TEST_COUNT(tokenizers)},
                              {takes_the_tokenizer_along, 1},
+                             {tokens_around_a_text, 1},
                              {0}};
   return run_tests("gguf write", cases, (test_setup){.before = before, .after = after});
 }
