@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
@@ -135,6 +136,22 @@ static int is_gguf(const char *path) {
   return size > 5 && strcmp(path + size - 5, ".gguf") == 0;
 }
 
+/* What GGUF files are made of, and ONNX files are not. */
+static int32_t check_names(const bs_quantize_request *request, bs_error *err) {
+  struct stat info;
+  const int folder = stat(request->from, &info) == 0 && S_ISDIR(info.st_mode);
+  if (folder && !is_gguf(request->to))
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%.200s is a folder, and %.200s is no file .gguf",
+                 request->from, request->to);
+  else if (!folder && is_gguf(request->to))
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%.200s is no folder: only a folder becomes a file .gguf",
+                 request->from);
+  else
+    return BS_OK;
+  bs_error_hint(err, "model quantize IN.onnx OUT.onnx, or model quantize FOLDER OUT.gguf");
+  return BS_USAGE;
+}
+
 /* A folder as GGUF. It is opened as a model first, so that what cannot be read is not written. */
 static int32_t write_gguf(const args *a, const model_asked *asked, const bs_quantize_request *request,
                           json_t **out, bs_error *err) {
@@ -159,6 +176,7 @@ static int32_t quantize(const args *a, bs_error *err) {
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_format(a, &request.format, err);
+  if (rc == BS_OK) rc = check_names(&request, err);
   bsrun_interruptible("nothing is written");
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   const int gguf = is_gguf(request.to);

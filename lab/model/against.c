@@ -103,6 +103,13 @@ static void note_good(json_t *notes, const char *output, double ratio) {
   json_array_append_new(notes, bs_model_json_text(text));
 }
 
+static void note_empty(json_t *notes, const char *output, const bs_differs *d) {
+  char text[300];
+  if (d->numbers > 0) return;
+  snprintf(text, sizeof text, "output %.200s has no finite number: nothing of it was compared", output);
+  json_array_append_new(notes, bs_model_json_text(text));
+}
+
 static json_t *row_of(const against *a, uint32_t o, json_t *notes, uint64_t *failed) {
   bs_port port = {.struct_size = sizeof port};
   double squares = 0.0, kl = 0.0, same = 0.0;
@@ -121,11 +128,12 @@ static json_t *row_of(const against *a, uint32_t o, json_t *notes, uint64_t *fai
                                                       : "";
   bs_graph_port(a->pair.floats.graph, 0, o, &port, NULL);
   *failed += reason[0] != '\0';
-  json_t *row = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "output", bs_model_json_text(port.name),
+  json_t *row = json_pack("{s:o, s:f, s:f, s:f, s:f, s:o, s:b, s:s}", "output", bs_model_json_text(port.name),
                           "limit", BS_AGAINST_WHOLE, "kl_limit", BS_AGAINST_KL, "first_same",
-                          share_of_same(m), "first_same_predicted", same, "predicted", predicted, "ok",
-                          reason[0] == '\0', "reason", reason);
+                          share_of_same(m), "first_same_predicted", same, "predicted",
+                          number_or_null(predicted), "ok", reason[0] == '\0', "reason", reason);
   note_good(notes, port.name, ratio);
+  note_empty(notes, port.name, m);
   json_object_set_new(row, "first_differs", first_of(a, m));
   json_object_set_new(row, "measured", number_or_null(bs_differs_relative(m)));
   json_object_set_new(row, "ratio", number_or_null(ratio));

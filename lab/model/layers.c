@@ -91,8 +91,9 @@ static void compare(bs_layers *l, size_t at, const bs_tensor *t) {
   l->failed |= values == NULL;
   for (uint64_t i = 0; values != NULL && count == layer->count && i < count; i++) {
     const double f = (double)layer->values[i], d = (double)values[i] - f;
+    if (bs_differs_same_fill(f, (double)values[i])) continue;
     layer->changed[l->copy] += d * d;
-    if (l->copy == 0) layer->size += f * f;
+    if (l->copy == 0 && isfinite(f)) layer->size += f * f;
   }
   layer->compared[l->copy] += count == layer->count;
   free(values);
@@ -160,7 +161,8 @@ json_t *bs_layers_result(const bs_layers *l, json_t *notes, uint64_t *failed) {
   for (size_t i = 0; i < l->n; i++) {
     const bs_layer *layer = &l->rows[i];
     if (layer->compared[0] == 0 || layer->compared[1] == 0) continue;
-    const double measured = layer->size > 0.0 ? sqrt(layer->changed[0] / layer->size) : 0.0;
+    const double changed = layer->changed[0], zero = isfinite(changed) ? 0.0 : INFINITY;
+    const double measured = layer->size > 0.0 ? sqrt(changed / layer->size) : zero;
     const double predicted = predicted_of(layer);
     const double ratio = bs_differs_ratio(measured, predicted, ROUND_OFF);
     const int ok = ratio <= BS_LAYERS_LIMIT; /* a NaN is not */

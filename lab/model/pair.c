@@ -13,31 +13,51 @@
 
 enum { SETS = 4 };
 
-/* The float output beside another one, of `count` numbers in rows of `row`. */
-static void take_row(const double *f, const double *v, int64_t n, bs_differs *d) {
-  double most_f = f[0], most_v = v[0], sum_f = 0.0, sum_v = 0.0, kl = 0.0;
-  int64_t at_f = 0, at_v = 0;
+int bs_differs_same_fill(double f, double v) {
+  return isnan(f) ? isnan(v) : isinf(f) && v == f;
+}
+
+/* The KL divergence of the softmax of a row; 0 where a row has none, as no number of it or +infinity. */
+static double row_kl(const double *f, const double *v, int64_t n, double most_f, double most_v) {
+  double sum_f = 0.0, sum_v = 0.0, kl = 0.0;
+  if (!isfinite(most_f) || !isfinite(most_v)) return 0.0;
   for (int64_t i = 0; i < n; i++) {
-    d->changed += (v[i] - f[i]) * (v[i] - f[i]);
-    d->size += f[i] * f[i];
-    if (f[i] > most_f) most_f = f[at_f = i];
-    if (v[i] > most_v) most_v = v[at_v = i];
-  }
-  for (int64_t i = 0; i < n; i++) {
+    if (bs_differs_same_fill(f[i], v[i])) continue;
     sum_f += exp(f[i] - most_f);
     sum_v += exp(v[i] - most_v);
   }
   for (int64_t i = 0; i < n; i++) {
+    if (bs_differs_same_fill(f[i], v[i])) continue;
     const double log_f = f[i] - most_f - log(sum_f), log_v = v[i] - most_v - log(sum_v);
     kl += exp(log_f) * (log_f - log_v);
   }
-  d->kl += kl;
-  if (at_f != at_v && d->same == d->rows) d->first = d->rows;
-  d->rows++;
-  d->same += at_f == at_v;
+  return kl;
 }
 
-/* The numbers of an output as f64, malloc'd; NULL: no memory. */
+static void count_row(bs_differs *d, int same) {
+  if (!same && d->same == d->rows) d->first = d->rows;
+  d->rows++;
+  d->same += same != 0;
+}
+
+/* The float output beside another one, of `count` numbers in rows of `row`. */
+static void take_row(const double *f, const double *v, int64_t n, bs_differs *d) {
+  double most_f = -INFINITY, most_v = -INFINITY;
+  int64_t at_f = 0, at_v = 0;
+  for (int64_t i = 0; i < n; i++) {
+    if (f[i] > most_f) most_f = f[at_f = i];
+    if (v[i] > most_v) most_v = v[at_v = i];
+    if (bs_differs_same_fill(f[i], v[i])) continue;
+    d->numbers++;
+    d->changed += (v[i] - f[i]) * (v[i] - f[i]);
+    if (isfinite(f[i])) d->size += f[i] * f[i];
+  }
+  d->kl += row_kl(f, v, n, most_f, most_v);
+  count_row(d, at_f == at_v);
+}
+
+/* The numbers of an output as f64, malloc'd; NULL: no memory. Whole numbers (indices) are rows of their own.
+ */
 static double *numbers(bs_session *session, uint32_t port, uint64_t *out_count, int64_t *out_row,
                        bs_error *err) {
   bs_tensor t = {.struct_size = sizeof t};
@@ -46,7 +66,7 @@ static double *numbers(bs_session *session, uint32_t port, uint64_t *out_count, 
   void *dense = bs_model_dense(&t, &dtype, out_count);
   double *wide = dense != NULL ? malloc(*out_count * sizeof *wide + 1) : NULL;
   for (uint64_t i = 0; wide != NULL && i < *out_count; i++) wide[i] = bs_load_f64(dtype, dense, (int64_t)i);
-  *out_row = t.rank > 0 ? t.dims[t.rank - 1] : 1;
+  *out_row = !bs_dtype_is_float(dtype) ? 0 : t.rank > 0 ? t.dims[t.rank - 1] : 1;
   free(dense);
   if (wide == NULL) bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for an output");
   return wide;
@@ -63,6 +83,8 @@ static int32_t compare_outputs(bs_pair *p, bs_session *other, bs_differs *to, bs
       rc = bs_error_set(err, BS_UNSUPPORTED, "BS-QUANT-PORTS", "output %u differs in its shape", o);
     for (uint64_t at = 0; rc == BS_OK && row_f > 0 && at < n_f; at += (uint64_t)row_f)
       take_row(f + at, v + at, row_f, &to[o]);
+    for (uint64_t i = 0; rc == BS_OK && row_f == 0 && i < n_f; i++, to[o].numbers++)
+      count_row(&to[o], f[i] == v[i]);
     free(f);
     free(v);
     if (rc != BS_OK) return rc;
@@ -153,7 +175,7 @@ void bs_pair_close(bs_pair *p) {
 }
 
 double bs_differs_relative(const bs_differs *d) {
-  return d->size > 0.0 ? sqrt(d->changed / d->size) : d->changed > 0.0 ? INFINITY : 0.0;
+  return d->size > 0.0 ? sqrt(d->changed / d->size) : d->changed == 0.0 ? 0.0 : INFINITY;
 }
 
 double bs_differs_kl(const bs_differs *d) {

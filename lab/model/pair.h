@@ -10,6 +10,7 @@
 typedef struct bs_differs {
   double changed, size; /* sums of squares: of the difference, of the float output */
   double kl;            /* of the softmax of the last dimension: a sum over rows */
+  uint64_t numbers;     /* that were compared: all but fills of both */
   uint64_t rows, same;  /* rows; those whose largest number is at the same place */
   uint64_t first;       /* the first that is at another place, counted over all sets; same < rows */
 } bs_differs;
@@ -35,7 +36,11 @@ int32_t bs_pair_run(bs_pair *pair, const char *path, const char *weights, const 
                     bs_differs *to, bs_error *err);
 void bs_pair_close(bs_pair *pair);
 
-/* The difference relative to the float output; a mean over rows. */
+/* Neither is finite, and both are the same: the fill of a mask, or a NaN of both. Nothing is to be measured.
+ */
+int bs_differs_same_fill(double f, double v);
+/* The difference relative to the float output; a mean over rows. Whole numbers (indices) count in `rows`
+ * alone, each as a row. */
 double bs_differs_relative(const bs_differs *differs);
 double bs_differs_kl(const bs_differs *differs);
 /* measured / predicted, where both are at least `least`, the round-off of sums; a NaN stays a NaN. */
