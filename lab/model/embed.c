@@ -161,6 +161,7 @@ static int32_t read_texts(embedding *e, const char *const *texts, bs_error *err)
   for (size_t i = 0; i < e->n && rc == BS_OK; i++) {
     e->sentences[i].index = i;
     rc = read_text(e, texts[i], &e->sentences[i], err);
+    if (rc != BS_OK) bs_error_where(err, "text %zu", i + 1);
   }
   if (rc == BS_OK && e->n > 1) qsort(e->sentences, e->n, sizeof *e->sentences, by_length);
   return rc;
@@ -320,7 +321,13 @@ static int32_t run(bs_context *context, embedding *e, const sentence *s, size_t 
       e->session == NULL ? open_session(context, e, dims, n, err) : bs_session_bind(e->session, dims, n, err);
   for (uint32_t i = 0; i < e->n_inputs && rc == BS_OK; i++) rc = set_input(e, i, s, rows, batch, tokens, err);
   if (rc == BS_OK) rc = bs_session_run(e->session, err);
-  return rc == BS_OK ? take_rows(e, s, rows, err) : rc;
+  if (rc == BS_OK) return take_rows(e, s, rows, err);
+  if (e->out->most == 0 && e->tokens == 0)
+    bs_error_hint(err,
+                  "text %zu has %lld tokens; if the model takes fewer, write {\"max_seq_length\": N} into "
+                  "%.100s/sentence_bert_config.json",
+                  s[0].index + 1, (long long)s[0].n, e->kind.folder);
+  return rc;
 }
 
 static int32_t run_all(bs_context *context, embedding *e, bs_error *err) {

@@ -141,6 +141,22 @@ static int32_t read_modules(const json_t *modules, bs_embed_kind *out, bs_error 
   return rc;
 }
 
+/* Without sentence_bert_config.json: the places of config.json, and what tokenizer_config.json says. Programs
+ * write a number beyond all sizes for no limit. */
+static int32_t read_limits(bs_embed_kind *out, bs_error *err) {
+  static const char *const limits[][2] = {{"config.json", "max_position_embeddings"},
+                                          {"tokenizer_config.json", "model_max_length"}};
+  for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    json_t *file = NULL;
+    const int32_t rc = load(out->folder, limits[i][0], &file, err);
+    const json_int_t most = json_integer_value(json_object_get(file, limits[i][1]));
+    if (most > 0 && (out->most == 0 || most < out->most)) out->most = (int64_t)most;
+    json_decref(file);
+    if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
 /* A text that every text gets in front, and texts in lower case, are refused: the vectors would be others. */
 static int32_t read_rest(bs_embed_kind *out, bs_error *err) {
   json_t *lengths = NULL, *prompts = NULL;
@@ -159,7 +175,7 @@ static int32_t read_rest(bs_embed_kind *out, bs_error *err) {
   }
   json_decref(lengths);
   json_decref(prompts);
-  return rc;
+  return rc == BS_OK && out->most == 0 ? read_limits(out, err) : rc;
 }
 
 int32_t bs_embed_kind_read(const char *model, bs_embed_kind *out, bs_error *err) {
