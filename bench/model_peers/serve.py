@@ -21,7 +21,7 @@ def loop(peer):
         word, *rest = line.split()
         if word == "outputs":
             for name, array in zip(peer.names, peer.outputs):
-                numpy.save(f"{rest[0]}/{name}.npy", array)
+                numpy.save(f"{rest[0]}/{name.replace('/', '_')}.npy", array)
             print("done", flush=True)
             continue
         lead, count = int(rest[1]), int(rest[2])

@@ -2,6 +2,7 @@
  * peer.c - see peer.h. */
 #include "lab/model/peer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -117,6 +118,13 @@ static void input_path(const bs_model_peer *p, uint32_t port, char out[128]) {
   snprintf(out, 128, "%s/%u.npy", p->folder, port);
 }
 
+/* In the name of an output each / is _. */
+static void output_path(const bs_model_peer *p, const char *name, char *out, size_t size) {
+  const int n = snprintf(out, size, "%s/", p->folder);
+  snprintf(out + n, size - (size_t)n, "%.200s.npy", name);
+  for (char *c = out + n; (c = strchr(c, '/')) != NULL;) *c = '_';
+}
+
 static int32_t write_inputs(const bs_model_peer *p, const bs_model *model, bs_error *err) {
   const uint32_t n = bs_graph_port_count(model->graph, 1);
   int32_t rc = BS_OK;
@@ -135,13 +143,13 @@ static int32_t write_inputs(const bs_model_peer *p, const bs_model *model, bs_er
   return rc;
 }
 
+/* With all that the peer wrote into it. */
 static void remove_folder(const bs_model_peer *p) {
-  char path[128];
-  if (p->folder[0] == '\0') return;
-  for (uint32_t i = 0; i < MOST_PORTS; i++) {
-    input_path(p, i, path);
-    unlink(path);
-  }
+  const struct dirent *entry;
+  DIR *folder = p->folder[0] != '\0' ? opendir(p->folder) : NULL;
+  if (folder == NULL) return;
+  while ((entry = readdir(folder)) != NULL) (void)unlinkat(dirfd(folder), entry->d_name, 0);
+  closedir(folder);
   rmdir(p->folder);
 }
 
@@ -272,6 +280,22 @@ static int same_shape(const bs_tensor *a, const bs_npy *b) {
   return same;
 }
 
+static int32_t other_shape(const bs_model_peer *p, const char *name, const bs_tensor *ours, const bs_npy *its,
+                           bs_error *err) {
+  char a[200] = "", b[200] = "";
+  size_t at = 0;
+  for (uint32_t i = 0; i < ours->rank && at < sizeof a - 24; i++)
+    at += (size_t)snprintf(a + at, sizeof a - at, "%s%lld", i > 0 ? "," : "", (long long)ours->dims[i]);
+  at = 0;
+  for (uint32_t i = 0; i < its->rank && at < sizeof b - 24; i++)
+    at += (size_t)snprintf(b + at, sizeof b - at, "%s%lld", i > 0 ? "," : "", (long long)its->dims[i]);
+  bs_error_set(err, BS_MISMATCH, "BS-MODEL-PEER-DIFFERS",
+               "output '%.60s' of the peer %.60s is [%s], ours is [%s]: nothing is timed", name, p->name, b,
+               a);
+  bs_error_hint(err, "is it the same model, on the same inputs?");
+  return BS_MISMATCH;
+}
+
 /* The root of the squares of the differences over those of the wanted numbers. */
 static double distance(uint32_t dtype, const void *got, const bs_npy *want) {
   double off = 0, all = 0;
@@ -294,15 +318,15 @@ static int32_t compare_one(const bs_model_peer *p, const bs_model *model, uint32
   uint64_t count;
   int32_t rc = bs_session_port(model->session, port, &name, NULL, err);
   if (rc == BS_OK) rc = bs_session_get(model->session, port, &t, err);
-  snprintf(path, sizeof path, "%s/%.200s.npy", p->folder, name);
+  output_path(p, name, path, sizeof path);
+  if (rc == BS_OK && access(path, F_OK) != 0) return peer_error(p, err, "writes no output ", name);
   if (rc == BS_OK) rc = bs_npy_open(path, &want, err);
   if (rc != BS_OK) return rc;
   void *dense = bs_model_dense(&t, &dtype, &count);
   if (dense == NULL)
     rc = bs_no_memory(err, "an output");
   else if (!same_shape(&t, &want))
-    rc = bs_error_set(err, BS_MISMATCH, "BS-MODEL-PEER-DIFFERS",
-                      "output '%.60s' of the peer %.60s has another shape", name, p->name);
+    rc = other_shape(p, name, &t, &want, err);
   else
     *io_apart = fmax(*io_apart, distance(dtype, dense, &want));
   free(dense);
