@@ -72,8 +72,8 @@ BS_PEERS_DIR ?= $(CURDIR)/.deps/peers
 TODAY := $(shell date -u +%Y-%m-%d)
 bench-models: everything
 	@scripts/peers $(BS_PEERS_DIR)
-	@BS_PEERS_DIR=$(BS_PEERS_DIR) bench/run $(BUILD) --only models $(if $(QUICK),--quick) | tee $(BUILD)/bench-models.md
-	@$(if $(QUICK),,scripts/perf-tables --read $(BUILD)/bench-models.md $(TODAY) > docs/data/$(TODAY)-models.jsonl && scripts/perf-tables --write)
+	@set -o pipefail; BS_PEERS_DIR=$(BS_PEERS_DIR) bench/run $(BUILD) --only models $(if $(QUICK),--quick) | tee $(BUILD)/bench-models.md
+	@$(if $(QUICK),,scripts/perf-tables --read $(BUILD)/bench-models.md $(TODAY) > $(BUILD)/bench-models.jsonl && mv $(BUILD)/bench-models.jsonl docs/data/$(TODAY)-models.jsonl && scripts/perf-tables --write)
 
 bench-sim: everything
 	@$(BUILD)/bench/bench_sim

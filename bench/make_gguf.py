@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a GGUF file of a known model's sizes with random weights: what bench/models.py times.
+"""Writes a GGUF file of a known model's sizes with random weights: what bench/parts_models.py times.
 
   bench/make_gguf.py gpt2|qwen3-0.6b Q8_0|Q4_0|F16 OUT.gguf
 

@@ -25,9 +25,11 @@ def made(bench, name, command):
     if not os.path.exists(path):
         note(f"making {name}")
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        done = subprocess.run([*command, path], capture_output=True, text=True, check=False)
+        part = os.path.join(os.path.dirname(path), "part-" + os.path.basename(path))
+        done = subprocess.run([*command, part], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{name}: {done.stderr.strip()[-300:]}")
+        os.replace(part, path)
     return path
 
 

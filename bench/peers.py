@@ -108,7 +108,8 @@ class Peers:
     def python(self):
         """The path of a Python that has torch."""
         python = os.path.join(self.folder, "bin", "python")
-        if not os.path.exists(python):
+        # scripts/peers makes this environment too, without torch.
+        if not os.path.exists(python) or subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
             install_torch(self.folder)
         checked([python, "-c", "import torch"], timeout=300)
         return python
