@@ -149,19 +149,26 @@ static char *list_of(const budget *b, const unit *only, int s) {
 /* The mean over sets of inputs of the KL divergences of all outputs together. */
 static int32_t run_list(budget *b, const unit *only, int s, double *out_kl, bs_error *err) {
   char *list = list_of(b, only, s);
+  uint64_t rows = 0;
   int32_t rc = list != NULL ? BS_OK : no_memory(err);
   *out_kl = 0.0;
   for (size_t p = 0; rc == BS_OK && p < b->n_pairs; p++) {
     bs_pair *pair = &b->pairs[p];
     bs_differs *differs = calloc(pair->n_outputs + 1u, sizeof *differs);
     rc = differs != NULL ? bs_pair_run(pair, b->request->path, list, NULL, differs, err) : no_memory(err);
-    for (uint32_t o = 0; rc == BS_OK && o < pair->n_outputs; o++)
+    for (uint32_t o = 0; rc == BS_OK && o < pair->n_outputs; o++) {
       *out_kl += bs_differs_kl(&differs[o]) / (double)b->n_pairs;
+      rows += differs[o].kl_rows;
+    }
     free(differs);
   }
   b->runs++;
   free(list);
-  return rc;
+  if (rc != BS_OK || rows > 0) return rc;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-QUANT-BUDGET",
+               "no output has a row of finite numbers: there is no KL");
+  bs_error_hint(err, "give other inputs by `calibrate`, and the model an output of floats (logits)");
+  return BS_UNSUPPORTED;
 }
 
 static int32_t open_pairs(budget *b, bs_context *context, bs_error *err) {

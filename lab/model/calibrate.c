@@ -112,6 +112,17 @@ static void narrow(bs_x_range *row, double keep) {
   row->low += width * (double)first;
 }
 
+/* Ranges of no finite number serve nothing; of some products alone (an empty X) they are left out. */
+static int32_t check_ranges(const bs_x_ranges *r, const char *folder, bs_error *err) {
+  for (size_t i = 0; i < r->n; i++)
+    if (r->rows[i].low <= r->rows[i].high) return BS_OK;
+  if (r->n == 0) return BS_OK;
+  bs_error_set(err, BS_INPUT, "BS-QUANT-CALIBRATE",
+               "with the inputs in %.200s X of no product has a finite number", folder);
+  bs_error_hint(err, "the first product is that of %.100s; are there NaN in the inputs?", r->rows[0].weight);
+  return BS_INPUT;
+}
+
 int32_t bs_calibrate(bs_context *context, const bs_model_request *request, const char *folder, double keep,
                      bs_x_ranges *out, bs_error *err) {
   bs_model model = {0};
@@ -124,6 +135,7 @@ int32_t bs_calibrate(bs_context *context, const bs_model_request *request, const
   if (rc == BS_OK) rc = bs_sets_read(folder, model.graph, &sets, err);
   bs_model_close(&model);
   if (rc == BS_OK) rc = run_sets(context, request, &sets, out, err);
+  if (rc == BS_OK) rc = check_ranges(out, folder, err);
   out->counts = keep < 1.0;
   if (rc == BS_OK && out->counts) rc = run_sets(context, request, &sets, out, err);
   for (size_t i = 0; rc == BS_OK && out->counts && i < out->n; i++)

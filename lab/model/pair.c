@@ -17,10 +17,11 @@ int bs_differs_same_fill(double f, double v) {
   return isnan(f) ? isnan(v) : isinf(f) && v == f;
 }
 
-/* The KL divergence of the softmax of a row; 0 where a row has none, as no number of it or +infinity. */
-static double row_kl(const double *f, const double *v, int64_t n, double most_f, double most_v) {
-  double sum_f = 0.0, sum_v = 0.0, kl = 0.0;
-  if (!isfinite(most_f) || !isfinite(most_v)) return 0.0;
+/* The KL divergence of the softmax of a row, which a row has whose largest number is finite. */
+static void take_kl(const double *f, const double *v, int64_t n, double most_f, double most_v,
+                    bs_differs *d) {
+  double sum_f = 0.0, sum_v = 0.0;
+  if (!isfinite(most_f) || !isfinite(most_v)) return;
   for (int64_t i = 0; i < n; i++) {
     if (bs_differs_same_fill(f[i], v[i])) continue;
     sum_f += exp(f[i] - most_f);
@@ -29,9 +30,9 @@ static double row_kl(const double *f, const double *v, int64_t n, double most_f,
   for (int64_t i = 0; i < n; i++) {
     if (bs_differs_same_fill(f[i], v[i])) continue;
     const double log_f = f[i] - most_f - log(sum_f), log_v = v[i] - most_v - log(sum_v);
-    kl += exp(log_f) * (log_f - log_v);
+    d->kl += exp(log_f) * (log_f - log_v);
   }
-  return kl;
+  d->kl_rows++;
 }
 
 static void count_row(bs_differs *d, int same) {
@@ -52,7 +53,7 @@ static void take_row(const double *f, const double *v, int64_t n, bs_differs *d)
     d->changed += (v[i] - f[i]) * (v[i] - f[i]);
     if (isfinite(f[i])) d->size += f[i] * f[i];
   }
-  d->kl += row_kl(f, v, n, most_f, most_v);
+  take_kl(f, v, n, most_f, most_v, d);
   count_row(d, at_f == at_v);
 }
 
@@ -179,7 +180,7 @@ double bs_differs_relative(const bs_differs *d) {
 }
 
 double bs_differs_kl(const bs_differs *d) {
-  return d->rows > 0 ? d->kl / (double)d->rows : 0.0;
+  return d->kl_rows > 0 ? d->kl / (double)d->kl_rows : 0.0;
 }
 
 double bs_differs_ratio(double measured, double predicted, double least) {

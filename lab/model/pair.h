@@ -9,7 +9,8 @@
 /* What one output of one model differs by from the float model's, over all sets of inputs. */
 typedef struct bs_differs {
   double changed, size; /* sums of squares: of the difference, of the float output */
-  double kl;            /* of the softmax of the last dimension: a sum over rows */
+  double kl;            /* of the softmax of the last dimension: a sum over kl_rows */
+  uint64_t kl_rows;     /* rows that have one */
   uint64_t numbers;     /* that were compared: all but fills of both */
   uint64_t rows, same;  /* rows; those whose largest number is at the same place */
   uint64_t first;       /* the first that is at another place, counted over all sets; same < rows */
