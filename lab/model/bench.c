@@ -394,7 +394,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     json_object_set_new(*out, "made_hash", json_string(hash));
   }
   if (*out != NULL && model->tuned != NULL) json_object_set(*out, "tuned", model->tuned);
-  if (*out != NULL) json_object_set_new(*out, "memory", memory);
+  if (*out != NULL) json_object_set(*out, "memory", memory);
   if (*out != NULL && b.peer != NULL && info.cache_tokens > 0)
     rc = bs_model_bench_read(model, b.before, info.cache_tokens, b.threads, json_array_get(b.rows, 1), err);
   if (*out != NULL && nodes != NULL) {
@@ -404,6 +404,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "the rows");
   bs_model_peer_close(b.peer);
   json_decref(nodes);
+  json_decref(memory);
   json_decref(b.rows);
   return rc;
 }
