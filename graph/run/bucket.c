@@ -52,22 +52,33 @@ static int32_t lower_at(gmaking *m, uint32_t index, gpass_trace *traces, bs_erro
                       index == 0 ? "not at the largest size: " : "", why.message);
 }
 
-static int32_t lower_all(gmaking *m, bs_error *err) {
+/* The next graph: of the largest sizes, less `below`. */
+static int32_t lower_below(gmaking *m, const int64_t *below, bs_error *err) {
   const gbucket_range *r = &m->bucket->range;
   gpass_trace other[GPASS_MAX];
-  int wide = 0; /* a size that is at no corner */
+  const uint32_t index = m->n++;
+  memcpy(m->sizes, r->sizes, r->n_sizes * sizeof *m->sizes);
+  memcpy(m->below[index], below, sizeof m->below[index]);
+  for (uint32_t k = 0; k < r->n; k++) m->sizes[r->symbol[k]] -= below[k];
+  return lower_at(m, index, index == 0 ? m->traces : other, err);
+}
+
+/* Each end of the range is a test of its own: with two symbols, what one of them does that is not linear may
+ * be hidden where both are small. */
+static int32_t lower_all(gmaking *m, bs_error *err) {
+  const gbucket_range *r = &m->bucket->range;
   int32_t rc = BS_OK;
-  for (uint32_t c = 0; c < m->corners && rc == BS_OK; c++) {
-    memcpy(m->sizes, r->sizes, r->n_sizes * sizeof *m->sizes);
-    for (uint32_t k = 0; k < r->n; k++) m->sizes[r->symbol[k]] -= c >> k & 1u;
-    rc = lower_at(m, c, c == 0 ? m->traces : other, err);
+  for (uint32_t c = 0; c < m->corners && rc == BS_OK; c++)
+    rc = lower_below(m, (const int64_t[GBUCKET_SYMBOLS]){c & 1u, c >> 1u}, err);
+  for (uint32_t c = 1; c < m->corners && rc == BS_OK; c++) {
+    int64_t below[GBUCKET_SYMBOLS] = {0};
+    int at_a_corner = 1;
+    for (uint32_t k = 0; k < r->n; k++) {
+      if (c >> k & 1u) below[k] = r->sizes[r->symbol[k]] - r->least[k];
+      at_a_corner &= below[k] <= 1;
+    }
+    if (!at_a_corner) rc = lower_below(m, below, err);
   }
-  for (uint32_t k = 0; k < r->n; k++) {
-    m->sizes[r->symbol[k]] = r->least[k];
-    wide |= r->least[k] + 1 < r->sizes[r->symbol[k]];
-  }
-  m->n = m->corners;
-  if (rc == BS_OK && wide) rc = lower_at(m, m->n++, other, err);
   return rc;
 }
 
@@ -108,7 +119,7 @@ int32_t gbucket_make(gcore *core, grank *rank, const gbucket_range *range, const
     m.bucket->range = *range;
     rc = make_all(&m, core, rank, out_binding, err);
   }
-  for (uint32_t i = 0; i <= GBUCKET_CORNERS; i++) {
+  for (uint32_t i = 0; i < GBUCKET_GRAPHS; i++) {
     gpairs_free(&m.pairs[i]);
     graph_free(m.graphs[i]);
   }

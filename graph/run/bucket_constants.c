@@ -37,21 +37,23 @@ static void next_index(const gvalue *v, int64_t *index) {
 }
 
 /* The coefficients of an element from those graphs that have it. One that a corner lacks is there at no size
- * for which that corner counts. 0: the test size has another number. */
+ * for which that corner counts. 0: one that tests has another number. */
 static int add_element(const gmaking *m, const gvalue *const *of, const int64_t *index, int64_t at,
                        gbucket_constant *k) {
-  int64_t f[GBUCKET_CORNERS + 1] = {element(of[0], at)};
+  int64_t f[GBUCKET_GRAPHS] = {element(of[0], at)};
   gbucket_number n = {.c = {f[0]}};
-  int all = 1, equal = 1, small = 1;
+  int has[GBUCKET_GRAPHS] = {1}, equal = 1, small = 1;
   for (uint32_t c = 1; c < m->n; c++) {
     const int64_t place = place_in(of[c], index);
-    f[c] = place >= 0 ? element(of[c], place) : f[0];
-    all &= place >= 0;
+    has[c] = place >= 0;
+    f[c] = has[c] ? element(of[c], place) : f[0];
     equal &= f[c] == f[0];
-    small &= f[c] >= -GBUCKET_LARGEST && f[c] <= GBUCKET_LARGEST;
   }
+  for (uint32_t c = 0; c < m->n; c++) small &= f[c] >= -GBUCKET_LARGEST && f[c] <= GBUCKET_LARGEST;
   if (!equal && !small) return 0;
-  if (!equal && !gmaking_multilinear(m, f, &n) && all) return 0;
+  if (!equal) gmaking_coefficients(m, f, &n);
+  for (uint32_t c = m->corners; c < m->n && !equal; c++)
+    if (has[c] && gbucket_number_at(&n, m->below[c][0], m->below[c][1]) != f[c]) return 0;
   for (uint32_t i = 0; i < GBUCKET_CORNERS; i++) k->c[i][at] = n.c[i];
   return 1;
 }
@@ -86,9 +88,8 @@ static int same_dims(const gvalue *x, const gvalue *y) {
   return memcmp(x->dims, y->dims, x->rank * sizeof x->dims[0]) == 0;
 }
 
-/* *out_same: nothing varies; *out_leading: contents are leading parts. */
-static int32_t compare(gmaking *m, uint32_t i, const gvalue **of, int *out_same, int *out_leading,
-                       bs_error *err) {
+int32_t gmaking_compare(const gmaking *m, uint32_t i, const gvalue **of, int *out_same, int *out_leading,
+                        bs_error *err) {
   int32_t rc = BS_OK;
   *out_same = *out_leading = 1;
   for (uint32_t c = 0; c < m->n; c++) {
@@ -103,11 +104,11 @@ static int32_t compare(gmaking *m, uint32_t i, const gvalue **of, int *out_same,
 }
 
 static int32_t add_constant(gmaking *m, const gbinding *b, uint32_t i, bs_error *err) {
-  const gvalue *of[GBUCKET_CORNERS + 1], *v = &b->g->values[i];
+  const gvalue *of[GBUCKET_GRAPHS], *v = &b->g->values[i];
   gbucket *k = m->bucket;
   int same, leading;
   char name[32];
-  int32_t rc = compare(m, i, of, &same, &leading, err);
+  int32_t rc = gmaking_compare(m, i, of, &same, &leading, err);
   if (rc != BS_OK || same || (leading && !gmaking_varies(m, i)) || b->tensors[i].data == NULL) return rc;
   uint32_t cap = k->n_constants;
   if (!ARRAY_GROW(k->constants, k->n_constants, cap)) return gmaking_no_memory(err);

@@ -36,18 +36,31 @@ static int32_t add_roots(gmaking *m, gbinding *b, bs_error *err) {
   return rc;
 }
 
+/* *io_any becomes 1 where the numbers or the contents of a weight, or of a part of one, vary. */
+static int32_t weight_varies(const gmaking *m, uint32_t weight, int *io_any, bs_error *err) {
+  const graph *g = m->graphs[0];
+  const uint32_t base = g->values[weight].base;
+  const gvalue *of[GBUCKET_GRAPHS];
+  int same, leading;
+  *io_any |= gmaking_varies(m, weight) || gmaking_varies(m, base);
+  if (*io_any || g->values[base].flags & (GV_QUANT | GV_JOINED)) return BS_OK;
+  const int32_t rc = gmaking_compare(m, base, of, &same, &leading, err);
+  *io_any |= rc == BS_OK && !same && !leading;
+  return rc;
+}
+
 /* A weight is packed once for all sizes. */
 int32_t gmaking_weights(const gmaking *m, bs_error *err) {
   const graph *g = m->graphs[0];
+  int any = 0;
   for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) {
     const uint32_t w = g->nodes[id].weight;
     if (w == GNONE) continue;
-    int any = gmaking_varies(m, w) || gmaking_varies(m, g->values[w].base);
-    if (g->values[w].flags & GV_JOINED) {
-      const gjoin *join = g->values[w].data;
-      for (uint32_t i = 0; i < join->n; i++)
-        any |= gmaking_varies(m, join->parts[i]) || gmaking_varies(m, g->values[join->parts[i]].base);
-    }
+    const gjoin *join = g->values[w].flags & GV_JOINED ? g->values[w].data : NULL;
+    int32_t rc = weight_varies(m, w, &any, err);
+    for (uint32_t i = 0; join != NULL && i < join->n && rc == BS_OK; i++)
+      rc = weight_varies(m, join->parts[i], &any, err);
+    if (rc != BS_OK) return rc;
     if (any) return gmaking_refuse(err, "the sizes change a weight");
   }
   return BS_OK;

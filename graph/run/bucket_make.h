@@ -8,14 +8,17 @@
 
 #define GBUCKET_LARGEST (INT64_C(1) << 40) /* number */
 
-/* The corners and the test size. Corner c: symbol k is one below its largest size where bit k of c is 1. */
+/* Corner c: symbol k is one below its largest size where bit k of c is 1. Then the sizes that test what the
+ * corners say: the other ends of the range. */
+enum { GBUCKET_GRAPHS = 2 * GBUCKET_CORNERS - 1 };
 typedef struct gmaking {
   const gbucket_lower *lower;
   gbucket *bucket;
   int64_t *sizes; /* of the graph that is lowered */
-  graph *graphs[GBUCKET_CORNERS + 1];
-  gpairs pairs[GBUCKET_CORNERS + 1]; /* of graph 0 with each other one */
-  uint32_t corners, n;               /* n: with the test size */
+  graph *graphs[GBUCKET_GRAPHS];
+  gpairs pairs[GBUCKET_GRAPHS]; /* of graph 0 with each other one */
+  int64_t below[GBUCKET_GRAPHS][GBUCKET_SYMBOLS];
+  uint32_t corners, n; /* n: with the sizes that test */
   /* Of graph 0's values (and each dim): number + 1 in the bucket; 0: fixed. */
   uint32_t *dims, *strides, *offsets;
   uint32_t cap, cap_dense, cap_strides;
@@ -39,8 +42,9 @@ static inline int gmaking_is_live(const gmaking *m, uint32_t value) {
 /* 1: a dim, a stride or the offset varies. */
 int gmaking_varies(const gmaking *m, uint32_t value);
 
-/* The multilinear function that is f[c] at corner c and, where there is a test size, f[corners] at it. 0:
- * there is none. */
+/* The multilinear function that is f[c] at corner c. */
+void gmaking_coefficients(const gmaking *m, const int64_t *f, gbucket_number *out_number);
+/* The same, where f[i] is small for all i < m->n. 0: it is not f[i] at the sizes that test. */
 int gmaking_multilinear(const gmaking *m, const int64_t *f, gbucket_number *out_number);
 static inline int64_t gbucket_number_at(const gbucket_number *n, int64_t u, int64_t v) {
   return n->c[0] + u * (n->c[1] + n->c[3] * v) + v * n->c[2];
@@ -51,6 +55,10 @@ static inline int64_t gbucket_below(const gbucket_range *r, uint32_t k, const in
 }
 /* The numbers of values, nodes and programs. */
 int32_t gmaking_table(gmaking *m, bs_error *err);
+/* What stands in each graph at the place of graph 0's constant. *out_same: nothing varies; *out_leading: the
+ * contents are leading parts of graph 0's. */
+int32_t gmaking_compare(const gmaking *m, uint32_t value, const gvalue **out_of, int *out_same,
+                        int *out_leading, bs_error *err);
 /* Constants whose dims or contents vary. `binding`: of graph 0. */
 int32_t gmaking_constants(gmaking *m, const gbinding *binding, bs_error *err);
 /* No weight varies. */

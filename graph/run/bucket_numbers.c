@@ -9,18 +9,22 @@
 #include "core/base/error.h"
 #include "graph/ir/arena.h"
 
-int gmaking_multilinear(const gmaking *m, const int64_t *f, gbucket_number *out) {
-  const gbucket_range *r = &m->bucket->range;
-  for (uint32_t i = 0; i < m->n; i++)
-    if (f[i] < -GBUCKET_LARGEST || f[i] > GBUCKET_LARGEST) return 0;
+void gmaking_coefficients(const gmaking *m, const int64_t *f, gbucket_number *out) {
   out->c[0] = f[0];
   out->c[1] = f[1] - f[0];
   if (m->corners > 2) {
     out->c[2] = f[2] - f[0];
     out->c[3] = f[3] - f[2] - f[1] + f[0];
   }
-  return m->n == m->corners || gbucket_number_at(out, gbucket_below(r, 0, m->sizes),
-                                                 gbucket_below(r, 1, m->sizes)) == f[m->corners];
+}
+
+int gmaking_multilinear(const gmaking *m, const int64_t *f, gbucket_number *out) {
+  for (uint32_t i = 0; i < m->n; i++)
+    if (f[i] < -GBUCKET_LARGEST || f[i] > GBUCKET_LARGEST) return 0;
+  gmaking_coefficients(m, f, out);
+  for (uint32_t i = m->corners; i < m->n; i++)
+    if (gbucket_number_at(out, m->below[i][0], m->below[i][1]) != f[i]) return 0;
+  return 1;
 }
 
 static int all_equal(const gmaking *m, const int64_t *f) {
@@ -51,7 +55,7 @@ static int32_t add_int(gmaking *m, int64_t *at, const int64_t *f, const char *wh
 static int32_t add_double(gmaking *m, void *at, const double *x, bs_error *err) {
   gbucket_number n = {.at = at};
   int same = 1, whole = 1, inverse = 1;
-  int64_t f[GBUCKET_CORNERS + 1] = {0}, over[GBUCKET_CORNERS + 1] = {0};
+  int64_t f[GBUCKET_GRAPHS] = {0}, over[GBUCKET_GRAPHS] = {0};
   for (uint32_t i = 0; i < m->n; i++) {
     const int small = fabs(x[i]) <= (double)GBUCKET_LARGEST,
               large = fabs(x[i]) >= 1 / (double)GBUCKET_LARGEST;
@@ -117,7 +121,7 @@ static int32_t add_strides(gmaking *m, uint32_t i, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t c = 0; c < m->n; c++) dense &= graph_is_dense(gmaking_value(m, c, i));
   for (uint32_t d = 0; d < v->rank && rc == BS_OK; d++) {
-    int64_t f[GBUCKET_CORNERS + 1] = {0};
+    int64_t f[GBUCKET_GRAPHS] = {0};
     int one = 1;
     for (uint32_t c = 0; c < m->n; c++) {
       f[c] = gmaking_value(m, c, i)->strides[d];
@@ -133,7 +137,7 @@ static int32_t add_strides(gmaking *m, uint32_t i, bs_error *err) {
 
 static int32_t add_value(gmaking *m, uint32_t i, bs_error *err) {
   gvalue *v = &m->graphs[0]->values[i];
-  int64_t f[GBUCKET_CORNERS + 1] = {0};
+  int64_t f[GBUCKET_GRAPHS] = {0};
   int32_t rc = BS_OK;
   for (uint32_t d = 0; d < v->rank && rc == BS_OK; d++) {
     for (uint32_t c = 0; c < m->n; c++) f[c] = gmaking_value(m, c, i)->dims[d];
@@ -154,8 +158,8 @@ static int32_t add_program(gmaking *m, uint32_t expr, bs_error *err) {
   gexpr *e = &m->graphs[0]->exprs[expr];
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < e->n_const && rc == BS_OK; i++) {
-    int64_t f[GBUCKET_CORNERS + 1] = {0};
-    double x[GBUCKET_CORNERS + 1] = {0};
+    int64_t f[GBUCKET_GRAPHS] = {0};
+    double x[GBUCKET_GRAPHS] = {0};
     for (uint32_t c = 0; c < m->n; c++) {
       const gexpr *other = &m->graphs[c]->exprs[c == 0 ? expr : m->pairs[c].expr[expr]];
       memcpy(&f[c], &other->consts[i], sizeof f[c]);
@@ -172,12 +176,12 @@ static int32_t add_node(gmaking *m, uint32_t id, bs_error *err) {
   gnode *n = &m->graphs[0]->nodes[id];
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < sizeof n->attrs / sizeof n->attrs[0] && rc == BS_OK; i++) {
-    int64_t f[GBUCKET_CORNERS + 1] = {0};
+    int64_t f[GBUCKET_GRAPHS] = {0};
     for (uint32_t c = 0; c < m->n; c++) f[c] = gmaking_node(m, c, id)->attrs[i];
     rc = add_int(m, &n->attrs[i], f, "an attribute is no multilinear function of the sizes", NULL, err);
   }
   for (uint32_t i = 0; i < sizeof n->numbers / sizeof n->numbers[0] && rc == BS_OK; i++) {
-    double x[GBUCKET_CORNERS + 1] = {0};
+    double x[GBUCKET_GRAPHS] = {0};
     for (uint32_t c = 0; c < m->n; c++) x[c] = gmaking_node(m, c, id)->numbers[i];
     rc = add_double(m, &n->numbers[i], x, err);
   }

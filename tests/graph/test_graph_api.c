@@ -185,6 +185,66 @@ START_TEST(says_why_sizes_are_alone) {
 }
 END_TEST
 
+/* The size of dim 0 of a value, as i64 [1]. */
+static uint32_t rows_of(uint32_t value) {
+  const int64_t zero[] = {0};
+  return tb_op("Gather", tb_op("Shape", value, NONE, NONE), tb_ints(1, zero), NONE);
+}
+
+/* Weights are packed once for a range: one whose contents follow the size has no part in it. */
+START_TEST(plans_weights_of_a_size_alone) {
+  const int64_t dims[] = {-1, 3}, w33[] = {3, 3};
+  const char *const names[] = {"N", NULL};
+  const uint32_t x = tb_symbolic("x", BS_F32, 2, dims, names);
+  const uint32_t rows = tb_with("Cast", "to=1", rows_of(x), NONE, NONE);
+  float xs[24], ws[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+  tb_output("y", tb_op("MatMul", x, tb_op("Mul", tb_constant(BS_F32, 2, w33, ws), rows, NONE), NONE));
+  bs_session *s = tb_open(_i == 0 ? "ref" : "cpu", "N=1", NULL);
+  tb_fill(xs, 24, 7);
+  for (int n = 8; n >= 5; n--) {
+    bind_rows(s, n);
+    tb_set(s, "x", xs);
+    tb_run(s);
+    for (int i = 0; i < 3 * n; i++) ck_assert_float_eq(tb_get(s, "y")[i], xs[i] * (float)n);
+  }
+  bs_session_close(s);
+}
+END_TEST
+
+/* Rows of x and of w, both halved: their difference is as linear ones have it where both are largest, and
+ * where both are smallest. */
+START_TEST(tests_each_end_of_a_range) {
+  static const int64_t sizes[][2] = {{8, 8}, {6, 8}, {7, 5}, {5, 5}, {8, 6}};
+  const int64_t dims[] = {-1, 3}, one[] = {1}, two[] = {2};
+  const char *const x_names[] = {"A", NULL}, *const w_names[] = {"B", NULL};
+  const uint32_t x = tb_symbolic("x", BS_F32, 2, dims, x_names),
+                 w = tb_symbolic("w", BS_F32, 2, dims, w_names), t = tb_input("t", BS_I64, 1, one);
+  const uint32_t a = tb_op("Div", rows_of(x), tb_ints(1, two), NONE),
+                 b = tb_op("Div", rows_of(w), tb_ints(1, two), NONE);
+  float xs[24];
+  const int64_t ts[] = {100};
+  int64_t y;
+  tb_output("y", tb_op("Add", t, tb_op("Sub", a, b, NONE), NONE));
+  tb_output("z", tb_op("Neg", x, NONE, NONE));
+  bs_session *s = tb_open("ref", "A=1 B=1", NULL);
+  tb_fill(xs, 24, 7);
+  for (int i = 0; i < TEST_COUNT(sizes); i++) {
+    bs_error err = {.struct_size = (uint32_t)sizeof err};
+    const bs_dim both[] = {{.struct_size = (uint32_t)sizeof both[0], .name = "A", .size = sizes[i][0]},
+                           {.struct_size = (uint32_t)sizeof both[0], .name = "B", .size = sizes[i][1]}};
+    const bs_dim *const list[] = {&both[0], &both[1]};
+    ck_assert_int_eq(bs_session_bind(s, list, 2, &err), BS_OK);
+    tb_set(s, "x", xs);
+    tb_set(s, "w", xs);
+    tb_set(s, "t", ts);
+    tb_run(s);
+    memcpy(&y, tb_get(s, "y"), sizeof y);
+    ck_assert_int_eq(y, 100 + sizes[i][0] / 2 - sizes[i][1] / 2);
+  }
+  bs_session_close(s);
+}
+END_TEST
+
 /* The session keeps as many plans as the caller wants. */
 START_TEST(keeps_as_many_plans_as_wanted) {
   static const struct {
@@ -539,6 +599,8 @@ int main(void) {
                             {counts_plans_by_reason, 2},
                             {forgets_memory_within_a_range},
                             {says_why_sizes_are_alone},
+                            {plans_weights_of_a_size_alone, 2},
+                            {tests_each_end_of_a_range},
                             {keeps_as_many_plans_as_wanted},
                             {computes_shapes_first},
                             {joins_and_cuts},
