@@ -153,6 +153,9 @@ int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding
   if (rc == BS_OK) rc = prepare_locked(b, err);
   b->prepare_s = bs_clock_s() - began - (core->pack_s - packed);
   pthread_mutex_unlock(&core->lock);
+  /* A packed weight is found by the place of what it was made from, so that no other may come to lie there:
+   * also where the caller does not keep the binding. */
+  if (g->ask == gfold_ask) gfold_hold(g->ask_user, g, 0);
   if (rc != BS_OK) {
     gbinding_free(b);
     return rc;

@@ -76,7 +76,8 @@ void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_t
 typedef struct gpart {
   const unsigned char *data;
   int64_t rows, row_stride, col_stride;
-  double scale; /* of each element; 0: none */
+  double scale;  /* of each element; 0: none */
+  uint64_t hash; /* of elements that are the graph's own, which end with it; 0: `data` says which they are */
 } gpart;
 typedef struct gweight {
   gpart parts[GJOIN_MAX]; /* rows below each other; unused ones are zero */

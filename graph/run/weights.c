@@ -134,11 +134,28 @@ static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partiti
   return BS_OK;
 }
 
+/* Never 0. */
+static uint64_t hash_of(const unsigned char *data, uint64_t bytes, uint64_t offset) {
+  uint64_t hash = UINT64_C(14695981039346656037) ^ offset;
+  for (uint64_t at = 0; at < bytes; at += sizeof hash) {
+    uint64_t word = 0;
+    memcpy(&word, data + at, bytes - at < sizeof word ? (size_t)(bytes - at) : sizeof word);
+    hash = (hash ^ word) * UINT64_C(1099511628211);
+    hash ^= hash >> 32;
+  }
+  return hash | 1u;
+}
+
 static gpart part_of(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
-  return (gpart){(const unsigned char *)root->data + (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype),
-                 v->dims[0], v->strides[0], v->strides[1], v->scale};
+  const uint64_t offset = (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype);
+  return (gpart){.data = (const unsigned char *)root->data + offset,
+                 .rows = v->dims[0],
+                 .row_stride = v->strides[0],
+                 .col_stride = v->strides[1],
+                 .scale = v->scale,
+                 .hash = graph_owns(g, root->data) ? hash_of(root->data, graph_bytes(root), offset) : 0};
 }
 
 static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
@@ -168,8 +185,8 @@ static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
 static int same_parts(const gweight *a, const gweight *b) {
   for (uint32_t i = 0; i < a->n_parts; i++) {
     const gpart *x = &a->parts[i], *y = &b->parts[i];
-    if (x->data != y->data || x->rows != y->rows || x->row_stride != y->row_stride ||
-        x->col_stride != y->col_stride || x->scale != y->scale)
+    if (x->hash != y->hash || (x->hash == 0 && x->data != y->data) || x->rows != y->rows ||
+        x->row_stride != y->row_stride || x->col_stride != y->col_stride || x->scale != y->scale)
       return 0;
   }
   return 1;

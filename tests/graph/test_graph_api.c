@@ -245,6 +245,63 @@ START_TEST(tests_each_end_of_a_range) {
 }
 END_TEST
 
+/* A weight that was packed for a range that is refused is found again by the plan of one size: what it was
+ * made from stays, so that no other weight may come to lie in its place. */
+START_TEST(keeps_weights_of_a_refused_range) {
+  enum { SIDE = 128, WEIGHTS = 4, WIDE = 16384 };
+  const int64_t dims[] = {-1, SIDE}, w[] = {SIDE, SIDE}, row[] = {1, WIDE}, five[] = {5}, one[] = {1};
+  const int64_t numbers[] = {0, 1};
+  const char *const names[] = {"N", NULL};
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  const uint32_t in = tb_symbolic("x", BS_F32, 2, dims, names), rows = rows_of(in),
+                 zero = tb_constant(BS_I64, 0, NULL, &numbers[0]),
+                 step = tb_constant(BS_I64, 0, NULL, &numbers[1]),
+                 n = tb_op("Gather", tb_op("Shape", in, NONE, NONE), zero, NONE),
+                 places = tb_op("Add", tb_op("Range", zero, n, step), rows, NONE);
+  const uint32_t column =
+                     tb_with("Cast", "to=1", tb_op("Unsqueeze", places, tb_ints(1, one), NONE), NONE, NONE),
+                 few = tb_with("Cast", "to=1", tb_op("Min", rows, tb_ints(1, five), NONE), NONE, NONE);
+  uint32_t x = in;
+  tb_output("z", tb_op("Max", tb_op("ReduceMax", in, tb_ints(1, one), NONE),
+                       tb_op("Mul", column, tb_random(2, row, 1), NONE), NONE));
+  for (int i = 0; i < WEIGHTS; i++)
+    x = tb_op("Sin", tb_op("MatMul", x, tb_op("Add", tb_random(2, w, 1), few, NONE), NONE), NONE, NONE);
+  tb_output("y", x);
+  bs_session *s = tb_open("ref", "N=1", NULL);
+  ck_assert_int_eq(bs_session_stats_get(s, &stats, NULL), BS_OK);
+  const uint64_t packed = stats.packed_bytes;
+  bind_rows(s, 5);
+  ck_assert(s->bound->alone != NULL);
+  ck_assert_int_eq(bs_session_stats_get(s, &stats, NULL), BS_OK);
+  ck_assert_uint_eq(stats.packed_bytes, 2 * packed);
+  bs_session_close(s);
+}
+END_TEST
+
+/* In f64 weights are a graph's own, and end with it: they are found again by what they are. */
+START_TEST(packs_f64_weights_once) {
+  enum { SIDE = 16 };
+  const int64_t dims[] = {-1, SIDE}, w[] = {SIDE, SIDE};
+  const char *const names[] = {"N", NULL};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "N", .size = 1}, *d = &dim;
+  const bs_session_options o = {
+      .struct_size = (uint32_t)sizeof o, .threads = 1, .dims = &d, .n_dims = 1, .f64 = 1, .plans = 1};
+  bs_session_stats first = {.struct_size = (uint32_t)sizeof first}, last = first;
+  bs_session *s = NULL;
+  uint32_t x = tb_symbolic("x", BS_F32, 2, dims, names);
+  for (int i = 0; i < 3; i++) x = tb_op("Sin", tb_op("MatMul", x, tb_random(2, w, 1), NONE), NONE, NONE);
+  tb_output("y", x);
+  ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &s, &err), BS_OK);
+  ck_assert_int_eq(bs_session_stats_get(s, &first, NULL), BS_OK);
+  ck_assert_uint_eq(first.packed_bytes, 3 * SIDE * SIDE * sizeof(double));
+  for (int64_t n = 2; n < 6; n++) bind_rows(s, n);
+  ck_assert_int_eq(bs_session_stats_get(s, &last, NULL), BS_OK);
+  ck_assert_uint_eq(last.packed_bytes, first.packed_bytes);
+  bs_session_close(s);
+}
+END_TEST
+
 /* The session keeps as many plans as the caller wants. */
 START_TEST(keeps_as_many_plans_as_wanted) {
   static const struct {
@@ -601,6 +658,8 @@ int main(void) {
                             {says_why_sizes_are_alone},
                             {plans_weights_of_a_size_alone, 2},
                             {tests_each_end_of_a_range},
+                            {keeps_weights_of_a_refused_range},
+                            {packs_f64_weights_once},
                             {keeps_as_many_plans_as_wanted},
                             {computes_shapes_first},
                             {joins_and_cuts},
