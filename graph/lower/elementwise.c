@@ -189,8 +189,9 @@ static int32_t modulo(lower_ctx *c, const gmodel_node *node, bs_error *err) {
       at_zero = lower_map_step(&m, BS_EXPR_MUL, lower_map_step(&m, BS_EXPR_SIGN, vy, 0, 0), zero, 0);
     r = lower_map_step(&m, BS_EXPR_SELECT, none, at_zero, moved);
   }
-  build_out(&b, 0, build_map(&b, &m, r, dtype));
-  return b.rc;
+  const uint32_t out = build_map(&b, &m, r, dtype);
+  build_out(&b, 0, out);
+  return b.rc == BS_OK ? lower_keep_remainders(c, out, err) : b.rc;
 }
 
 /* Bounds are inputs since opset 11, attributes before; each may be absent. A lower bound above the upper one

@@ -5,6 +5,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "graph/ir/arena.h"
 #include "graph/lower/frame.h"
 
 const gvalue *lower_value(const lower_ctx *c, uint32_t value) {
@@ -107,6 +108,21 @@ int32_t lower_read_floats(lower_ctx *c, const gmodel_node *node, uint32_t value,
   for (int64_t i = 0; rc == BS_OK && i < count; i++) out[i] = bs_load_f64(dtype, data, i);
   if (rc == BS_OK) *out_count = (uint32_t)count;
   free(data);
+  return rc;
+}
+
+int32_t lower_keep_remainders(lower_ctx *c, uint32_t value, bs_error *err) {
+  enum { MOST = 8 };
+  graph *g = c->g;
+  int64_t now[MOST];
+  const gvalue *v = &g->values[value];
+  if (!graph_is_const(g, value) || v->dtype != BS_I64 || graph_count(v) > MOST) return BS_OK;
+  const int32_t rc = graph_read_const(g, value, now, err);
+  for (int64_t i = 0; i < graph_count(v) && rc == BS_OK; i++) {
+    if (!ARRAY_GROW(g->remainders, g->n_remainders, g->cap_remainders))
+      return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to lower the model");
+    g->remainders[g->n_remainders++] = now[i];
+  }
   return rc;
 }
 

@@ -188,6 +188,21 @@ static int32_t add_node(gmaking *m, uint32_t id, bs_error *err) {
   return rc;
 }
 
+/* Two sizes may have one graph where a remainder of another one makes another graph. */
+static int32_t check_remainders(const gmaking *m, bs_error *err) {
+  static const char why[] = "the model computes remainders of the sizes";
+  const uint32_t count = m->graphs[0]->n_remainders;
+  for (uint32_t c = 0; c < m->n; c++)
+    if (m->graphs[c]->n_remainders != count) return gmaking_refuse(err, why);
+  for (uint32_t i = 0; i < count; i++) {
+    int64_t f[GBUCKET_GRAPHS] = {0};
+    gbucket_number n = {0};
+    for (uint32_t c = 0; c < m->n; c++) f[c] = m->graphs[c]->remainders[i];
+    if (!all_equal(m, f) && !gmaking_multilinear(m, f, &n)) return gmaking_refuse(err, why);
+  }
+  return BS_OK;
+}
+
 /* What no node reads has no elements, so that it lies inside of its root at every size. */
 static void empty_dead(gmaking *m) {
   graph *g = m->graphs[0];
@@ -206,7 +221,8 @@ int32_t gmaking_table(gmaking *m, bs_error *err) {
   m->dims = calloc(slots, sizeof *m->dims);
   m->strides = calloc(slots, sizeof *m->strides);
   m->offsets = calloc(slots / BS_MAX_DIMS, sizeof *m->offsets);
-  int32_t rc = m->dims == NULL || m->strides == NULL || m->offsets == NULL ? gmaking_no_memory(err) : BS_OK;
+  int32_t rc = m->dims == NULL || m->strides == NULL || m->offsets == NULL ? gmaking_no_memory(err)
+                                                                           : check_remainders(m, err);
   for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++)
     if (gmaking_is_live(m, i)) rc = add_value(m, i, err);
   for (uint32_t id = g->first; id != GNONE && rc == BS_OK; id = g->nodes[id].next) rc = add_node(m, id, err);

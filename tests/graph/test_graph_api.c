@@ -245,6 +245,27 @@ START_TEST(tests_each_end_of_a_range) {
 }
 END_TEST
 
+/* Rows that are a multiple of 3 are negated: of 5 to 8 none of the ends is one, and 6 is. */
+START_TEST(plans_remainders_of_sizes_alone) {
+  const int64_t dims[] = {-1, 3}, three[] = {3}, zero[] = {0};
+  const char *const names[] = {"N", NULL};
+  const uint32_t x = tb_symbolic("x", BS_F32, 2, dims, names),
+                 rest = tb_op("Mod", rows_of(x), tb_ints(1, three), NONE);
+  float xs[24];
+  tb_output("y",
+            tb_op("Where", tb_op("Equal", rest, tb_ints(1, zero), NONE), tb_op("Neg", x, NONE, NONE), x));
+  bs_session *s = tb_open("ref", "N=1", NULL);
+  tb_fill(xs, 24, 7);
+  for (int n = 5; n <= 8; n++) {
+    bind_rows(s, n);
+    tb_set(s, "x", xs);
+    tb_run(s);
+    for (int i = 0; i < 3 * n; i++) ck_assert_float_eq(tb_get(s, "y")[i], n == 6 ? -xs[i] : xs[i]);
+  }
+  bs_session_close(s);
+}
+END_TEST
+
 /* A weight that was packed for a range that is refused is found again by the plan of one size: what it was
  * made from stays, so that no other weight may come to lie in its place. */
 START_TEST(keeps_weights_of_a_refused_range) {
@@ -658,6 +679,7 @@ int main(void) {
                             {says_why_sizes_are_alone},
                             {plans_weights_of_a_size_alone, 2},
                             {tests_each_end_of_a_range},
+                            {plans_remainders_of_sizes_alone},
                             {keeps_weights_of_a_refused_range},
                             {packs_f64_weights_once},
                             {keeps_as_many_plans_as_wanted},
