@@ -168,7 +168,12 @@ int32_t lower_attention(lower_ctx *c, const lower_attention_args *args, uint32_t
   int32_t rc = with_dense_rows(c, args->q, &n.in[0], err);
   if (rc == BS_OK) rc = with_dense_rows(c, args->k, &n.in[1], err);
   if (rc == BS_OK) rc = with_dense_rows(c, args->v, &n.in[2], err);
-  if (rc == BS_OK && args->mask != GNONE) rc = lower_argument(c, args->mask, 4, 0, &n.in[3], err);
+  if (rc == BS_OK && args->mask != GNONE) {
+    const gvalue *m = &c->g->values[args->mask];
+    uint32_t mask = args->mask;
+    if (m->rank > 0 && m->strides[m->rank - 1] != 0) rc = with_dense_rows(c, mask, &mask, err);
+    if (rc == BS_OK) rc = lower_argument(c, mask, 4, 0, &n.in[3], err);
+  }
   if (rc != BS_OK) return rc;
   n.in[4] = args->kv_len;
   n.attrs[0] = args->causal;

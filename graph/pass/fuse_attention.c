@@ -293,12 +293,40 @@ static int fits(const graph *g, const pattern *p, const parts *o) {
          dense_last(g, o->k) && dense_last(g, o->v);
 }
 
+/* A mask whose keys lie apart (a transposed table of biases) is copied, without what is broadcast. */
+static int32_t with_dense_mask(graph *g, uint32_t at, uint32_t *io_mask, bs_error *err) {
+  if (*io_mask == GNONE) return BS_OK;
+  const gvalue v = g->values[*io_mask];
+  if (v.dims[3] == 1 || v.strides[3] == 0 || v.strides[3] == 1) return BS_OK;
+  int64_t dims[4], strides[4], step = 1;
+  for (uint32_t i = 4; i-- > 0;) {
+    dims[i] = v.strides[i] == 0 ? 1 : v.dims[i];
+    strides[i] = v.strides[i] == 0 ? 0 : step;
+    step *= dims[i];
+  }
+  const gexpr same = {.compute = v.dtype == BS_BOOL  ? BS_I64
+                                 : v.dtype == BS_F64 ? BS_F64
+                                                     : BS_F32,
+                      .n_in = 1,
+                      .n_out = 1};
+  gnode copy = match_node(GOP_MAP, 1, 1);
+  copy.origin = g->nodes[at].origin;
+  int32_t rc = graph_add_view(g, v.base, v.dtype, 4, dims, v.strides, v.offset, &copy.in[0], err);
+  if (rc == BS_OK) rc = graph_add_root(g, GV_TEMP, v.dtype, 4, dims, NULL, NULL, &copy.out[0], err);
+  if (rc == BS_OK) copy.expr = graph_expr(g, &same);
+  if (rc == BS_OK && copy.expr == GNONE)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
+  if (rc == BS_OK) rc = graph_add_node(g, &copy, at, NULL, err);
+  if (rc == BS_OK) rc = graph_add_view(g, copy.out[0], v.dtype, 4, v.dims, strides, 0, io_mask, err);
+  return rc;
+}
+
 static int32_t try_attention(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes,
                              bs_error *err) {
   pattern p;
   parts o;
   if (!find_pattern(g, ctx, id, &p)) return BS_OK;
-  const int32_t rc = operands(g, &p, &o, err);
+  int32_t rc = operands(g, &p, &o, err);
   if (rc != BS_OK) return rc;
   if (!fits(g, &p, &o)) {
     gpass_miss(ctx, id,
@@ -315,6 +343,8 @@ static int32_t try_attention(graph *g, const gpass_ctx *ctx, uint32_t id, uint32
   n.out[0] = o.y;
   n.origin = graph_origin_join(g, graph_origin_join(g, g->nodes[id].origin, g->nodes[p.soft].origin),
                                g->nodes[p.scores].origin);
+  if (match_accepts(g, &n)) rc = with_dense_mask(g, id, &n.in[3], err);
+  if (rc != BS_OK) return rc;
   const uint32_t old[5] = {id, p.guard, p.soft, p.map, p.scores};
   return gpass_replace(g, ctx, &n, old, 5, out_changes, err);
 }
