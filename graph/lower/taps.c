@@ -103,6 +103,11 @@ static uint8_t weight_of(build *b, lower_map *m, uint32_t value) {
   return b->rc == BS_OK ? lower_map_in(m, column) : 0;
 }
 
+/* v weight; 0 where the weight is 0, whatever v is: elements beyond a picture are not seen. */
+static uint8_t weighted(lower_map *m, uint8_t v, uint8_t weight) {
+  return lower_map_step(m, BS_EXPR_SELECT, weight, step(m, BS_EXPR_MUL, v, weight), lower_map_const(m, 0));
+}
+
 /* The taps of the last axis at those taps of the others, added to `acc`. */
 static uint32_t read_row(build *b, const taps_sum *sum, uint32_t *which, uint32_t acc) {
   const uint32_t last = sum->n_axes - 1, dtype = build_dtype(b, sum->data);
@@ -124,21 +129,17 @@ static uint32_t read_row(build *b, const taps_sum *sum, uint32_t *which, uint32_
   for (uint32_t k = 0; k < sum->axes[last]->count && b->rc == BS_OK; ++k) {
     uint8_t weight = weight_of(b, &m, sum->axes[last]->weight[k]);
     v = lower_map_in(&m, values[k]);
-    if (sum->largest) {
-      if (last > 0) weight = step(&m, BS_EXPR_MUL, weight, outer);
-      v = step(&m, BS_EXPR_MUL, v, weight);
-      row = k == 0 ? v : step(&m, BS_EXPR_MAX, row, v);
-    } else {
-      row = k == 0 ? step(&m, BS_EXPR_MUL, v, weight) : lower_map_step(&m, BS_EXPR_FMA, v, weight, row);
-    }
+    if (sum->largest && last > 0) weight = step(&m, BS_EXPR_MUL, weight, outer);
+    v = weighted(&m, v, weight);
+    row = k == 0 ? v : step(&m, sum->largest ? BS_EXPR_MAX : BS_EXPR_ADD, row, v);
   }
   if (b->rc != BS_OK) return GNONE;
   const uint32_t wide = lower_compute(dtype);
   if (sum->largest) {
     if (acc != GNONE) row = step(&m, BS_EXPR_MAX, row, lower_map_in(&m, acc));
   } else if (last > 0) {
-    row = acc != GNONE ? lower_map_step(&m, BS_EXPR_FMA, row, outer, lower_map_in(&m, acc))
-                       : step(&m, BS_EXPR_MUL, row, outer);
+    row = weighted(&m, row, outer);
+    if (acc != GNONE) row = step(&m, BS_EXPR_ADD, row, lower_map_in(&m, acc));
   }
   return build_map(b, &m, row, wide);
 }
