@@ -231,7 +231,7 @@ static void read_rows(build *b, const resizing *r, uint32_t rank, resize_row *ro
   if (r->crop) read_crop(b, axes, n, rows);
   for (uint32_t i = 0; i < n && b->rc == BS_OK; ++i) {
     resize_row *row = &rows[axes[i]];
-    const double dim = (double)row->in * (r->crop ? row->to - row->from : 1);
+    const double dim = (double)row->in; /* of a crop too: ONNX's own shapes are so */
     build_check(b, !by_scale || (given[i] > 0 && given[i] * dim >= 0 && given[i] * dim <= MAX_SIZE),
                 "a scale is not positive, or too large");
     build_check(b, by_scale || (wanted[i] >= 0 && wanted[i] <= MAX_SIZE), "a size is negative, or too large");
@@ -266,7 +266,7 @@ static int32_t resize(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   for (uint32_t i = 0; i < shape.rank; ++i)
     rows[i] = (resize_row){.in = shape.dims[i], .out = shape.dims[i], .scale = 1, .to = 1};
   if (b.rc == BS_OK && (r.taps > 1 || r.crop) && !build_is_float(build_dtype(&b, x)))
-    build_refuse(&b, build_dtype(&b, x), "numbers between integers");
+    build_refuse(&b, build_dtype(&b, x), r.taps > 1 ? "numbers between integers" : "a crop of integers");
   if (b.rc == BS_OK) read_rows(&b, &r, shape.rank, rows);
   for (uint32_t i = 0; i < shape.rank && b.rc == BS_OK; ++i) {
     const resize_row *row = &rows[i];
