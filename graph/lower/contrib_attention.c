@@ -10,7 +10,7 @@
 /* q [B,H,S,D], k [B,H,T,D], v [B,H,T,E]. */
 typedef struct heads {
   uint32_t q, k, v, mask, more; /* mask: integers; more: added to the scores */
-  int64_t batch, heads;
+  int64_t batch, heads, past;   /* past: tokens of the cache */
 } heads;
 
 /* [B,S,N*D] as [B,N,S,D]; a value of 4 dims stays. */
@@ -84,8 +84,11 @@ static uint32_t attend(build *b, const heads *h) {
       .q = h->q, .k = h->k, .v = h->v, .mask = mask, .kv_len = GNONE, .window_left = -1, .window_right = -1};
   args.scale = asked != 0 ? asked : width > 0 ? 1 / sqrt((double)width) : 1;
   args.causal = BS_CAUSAL_NONE;
-  if (lower_int(b->node, "unidirectional", 0) != 0)
-    args.causal = keys == queries ? BS_CAUSAL_UPPER_LEFT : BS_CAUSAL_LOWER_RIGHT;
+  if (lower_int(b->node, "unidirectional", 0) != 0) {
+    if (keys != queries + h->past)
+      build_refuse(b, 0, "unidirectional with another number of keys than queries (and the cache)");
+    args.causal = h->past == 0 ? BS_CAUSAL_UPPER_LEFT : BS_CAUSAL_LOWER_RIGHT;
+  }
   if (b->rc == BS_OK) b->rc = lower_attention(b->c, &args, &y, b->err);
   return build_join_dims(b, build_swap(b, b->rc == BS_OK ? y : GNONE, 1, 2), 2, 2);
 }
@@ -132,6 +135,7 @@ int32_t lower_contrib_attention(lower_ctx *c, const gmodel_node *node, bs_error 
   if (past != GNONE) {
     build_check(&b, build_rank(&b, past) == 5 && build_dim(&b, past, 0) == 2,
                 "past must have 5 dims, the first of 2");
+    h.past = build_dim(&b, past, 3);
     h.k = after_past(&b, build_squeeze(&b, build_slice(&b, past, 0, 0, 1, 1), 0), h.k);
     h.v = after_past(&b, build_squeeze(&b, build_slice(&b, past, 0, 1, 1, 1), 0), h.v);
   }
@@ -193,6 +197,7 @@ int32_t lower_multi_head_attention(lower_ctx *c, const gmodel_node *node, bs_err
     h.v = with_bias(&b, h.v, bias, 2 * width);
   }
   build_check(&b, (past_k == GNONE) == (past_v == GNONE), "past_key and past_value come together");
+  if (past_k != GNONE && build_rank(&b, past_k) == 4) h.past = build_dim(&b, past_k, 2);
   h.k = after_past(&b, past_k, h.k);
   h.v = after_past(&b, past_v, h.v);
   build_out(&b, 0, attend(&b, &h));

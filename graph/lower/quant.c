@@ -160,7 +160,7 @@ static int32_t dynamic_quantize_linear(lower_ctx *c, const gmodel_node *node, bs
   const uint8_t high = lower_map_step(&m, BS_EXPR_MAX, lower_map_in(&m, most), zero, 0);
   const uint8_t wide = lower_map_step(&m, BS_EXPR_SUB, high, low, 0);
   const uint8_t none = lower_map_step(&m, BS_EXPR_EQ, wide, zero, 0);
-  const uint8_t span = lower_map_step(&m, BS_EXPR_SELECT, none, lower_map_const(&m, 1), wide);
+  const uint8_t span = lower_map_step(&m, BS_EXPR_SELECT, none, range, wide);
   const uint32_t scale = build_map(&b, &m, lower_map_step(&m, BS_EXPR_DIV, span, range, 0), BS_F32);
   if (b.rc != BS_OK) return b.rc;
   lower_map_begin(&m, c, BS_F32);
