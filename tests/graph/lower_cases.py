@@ -464,6 +464,8 @@ def pictures():
      {"y": X34[:, [0, 3]]}),
     ("resize_crop", 13, 'y = Resize <mode: string = "linear", coordinate_transformation_mode: string = "tf_crop_and_resize", extrapolation_value: float = 9.0> (x, r, , n)', {"x": X34},
      {"r": np.array([0, -1 / 3, 1, 1], F), "n": ints(3, 3)}, {"y": np.stack([np.full(3, 9, F), X34[:, 1], X34[:, 3]], 1)}),
+    ("resize_crop_of_scales", 13, 'y = Resize <mode: string = "linear", coordinate_transformation_mode: string = "tf_crop_and_resize"> (x, r, s)', {"x": X34},
+     {"r": np.array([0, 0, 1, 1 / 3], F), "s": np.array([1, 0.75], F)}, {"y": np.stack([X34[:, 0], (X34[:, 0] + X34[:, 1]) / 2, X34[:, 1]], 1)}),
     ("resize_not_larger", 18, 'y = Resize <keep_aspect_ratio_policy: string = "not_larger"> (x, , , n)', {"x": X23}, {"n": ints(4, 9)}, {"y": X23.repeat(2, 0).repeat(2, 1)}),
     ("upsample_of_opset_7", 7, 'y = Upsample <scales: floats = [1.0, 2.0]> (x)', {"x": X23}, {}, {"y": X23.repeat(2, 1)}),
     ("max_pool_indices", 12, "y, z = MaxPool <kernel_shape: ints = [3,2], pads: ints = [1,0,1,1], strides: ints = [2,2]> (x)", {"x": P}, {}),
@@ -479,6 +481,7 @@ def pictures():
     ("grid_sample_mirrors", 20, 'y = GridSample <mode: string = "cubic", padding_mode: string = "reflection"> (x, g)', {"x": P[:, :, :3, :4], "g": GRID}, {}),
     ("grid_sample_corners", 20, 'y = GridSample <mode: string = "nearest", padding_mode: string = "border", align_corners: int = 1> (x, g)', {"x": P[:, :, :3, :4], "g": GRID}, {}),
     ("grid_sample_3d", 20, "y = GridSample (x, g)", {"x": V3[:1], "g": np.round(rng.uniform(-1.2, 1.2, (1, 2, 1, 2, 3)), 2).astype(F)}, {}),
+    ("grid_sample_beyond_inf", 20, "y = GridSample (x, g)", {"x": np.array([[[[np.inf, 2]]]], F), "g": np.array([[[[-2.5, 0], [1.2, 0]]]], F)}, {}),
     ("affine_grid", 20, "y = AffineGrid (t, n)", {"t": f(2, 2, 3)}, {"n": ints(2, 1, 2, 3)}),
     ("roi_align", 16, "y = RoiAlign <output_height: int = 2, output_width: int = 3, sampling_ratio: int = 2, spatial_scale: float = 0.5> (x, r, i)", {"x": P, "r": ROIS, "i": ints(0, 1)}, {}),
     ("roi_align_samples_by_size", 16, "y = RoiAlign (x, r, i)", {"x": P, "r": ROIS, "i": ints(0, 1)}, {}, "sampling_ratio 0"),
@@ -535,6 +538,7 @@ def contrib():
     many = f"{ms}MultiHeadAttention <num_heads: int = 2> "
     yield ("contrib_heads", 17, f"y = {many}(q, k, v, b, m)", {"q": six, "k": kv, "v": vv, "m": far}, {"b": b16},
            {"y": attention_of(heads(six + b16[:6]), heads(kv + b16[6:12]), heads(vv + b16[12:]), (far[:, None, None] - 1) * 10000.0)})
+    yield ("contrib_heads_unidirectional", 17, f"y = {ms}MultiHeadAttention <num_heads: int = 2, unidirectional: int = 1> (q, k, v)", {"q": six, "k": kv, "v": vv}, {}, "unidirectional")
     packed = f(2, 3, 2, 3, 4)
     yield ("contrib_heads_packed", 17, f"y = {many}(q)", {"q": packed}, {}, {"y": attention_of(*(packed[:, :, :, i].swapaxes(1, 2) for i in range(3)))})
     words, places, kinds, g, h = f(7, 4), f(5, 4), f(2, 4), f(4), f(4)
@@ -556,6 +560,14 @@ def contrib():
     a, c = f(3, 4), f(4, 2)
     yield ("contrib_gemm", 17, f'y = {ms}FusedGemm <activation: string = "LeakyRelu", activation_alpha: float = 0.25, alpha: float = 2.0> (a, c)', {"a": a}, {"c": c},
            {"y": np.where(a @ c > 0, 2 * a @ c, F(0.5) * (a @ c)).astype(F)})
+    qkv = {"q": f(1, 2, 3, 4), "k": f(1, 2, 5, 4), "v": f(1, 2, 5, 4)}
+    scores = "kt = Transpose <perm: ints = [0,1,3,2]> (k) s0 = MatMul (q, kt) "
+    apart = {**qkv, "m": f(5, 3, 2)}
+    yield ("attention_turned_mask", 23, "t = Transpose (m) y = Attention (q, k, v, t)", apart, {})
+    yield ("attention_turned_mask_fused", 20, f"{scores}t = Transpose (m) s = Add (s0, t) p = Softmax (s) y = MatMul (p, v)", apart, {})
+    yield ("attention_turned_mask_of_bool", 20, f"{scores}t = Transpose (m) s = Where (t, s0, least) p = Softmax (s) y = MatMul (p, v)",
+           {**qkv, "m": np.array([[1, 0, 1], [1, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 1]], B)}, {"least": np.array(-np.inf, F)})
+    yield ("dynamic_quantize_zeros", 11, "y, s, z = DynamicQuantizeLinear (x)", {"x": np.zeros((2, 3), F)}, {}, {"y": np.zeros((2, 3), U), "s": np.array(1, F), "z": np.array(0, U)})
 
 
 def stays_quantised():
