@@ -9,6 +9,7 @@
 #include <math.h>
 
 #define ALONE (1 << 14) /* elements below which the team is not woken */
+#define FEW 16          /* elements of a line for which a call of memcpy is not worth it */
 
 typedef struct map_call {
   const cpu_map_plan *plan;
@@ -150,14 +151,14 @@ static void copy_chunk(const map_member *m, uint8_t *const *lines) {
   const int64_t from = space->args[0].strides[last], to = space->args[1].strides[last];
   const uint8_t *x = lines[0] + m->first * from * (int64_t)size;
   uint8_t *y = lines[1] + m->first * to * (int64_t)size;
-  if (from == 1 && to == 1) {
+  if (from == 1 && to == 1 && (size != 4 || m->n > FEW)) {
     if (x != y) memcpy(y, x, (size_t)m->n * size);
     return;
   }
+  for (int64_t i = 0; i < m->n && size == 4; i++) memcpy(y + i * to * 4, x + i * from * 4, 4);
+  if (size == 4) return;
   for (int64_t i = 0; i < m->n; i++, x += from * (int64_t)size, y += to * (int64_t)size) {
-    if (size == 4)
-      memcpy(y, x, 4);
-    else if (size == 2)
+    if (size == 2)
       memcpy(y, x, 2);
     else if (size == 8)
       memcpy(y, x, 8);
@@ -172,9 +173,21 @@ static void go_to_line(map_member *m, int64_t line, uint8_t **lines) {
   const cpu_spread *space = &m->call->space;
   int64_t rest = line;
   for (uint32_t i = 0; i < space->nargs; i++) lines[i] = cpu_spread_line(space, i, line);
-  if (!m->call->plan->places) return;
   for (uint32_t d = space->rank - 1; d-- > 0; rest /= space->dims[d])
     m->coordinates[d] = rest % space->dims[d];
+}
+
+/* From a line to the next one, without a division: windows of a convolution have lines of 3 elements. */
+static void go_on(map_member *m, uint8_t **lines) {
+  const cpu_spread *space = &m->call->space;
+  for (uint32_t d = space->rank - 1; d-- > 0;) {
+    const int turned = m->coordinates[d] + 1 == space->dims[d];
+    const int64_t steps = turned ? -m->coordinates[d] : 1;
+    m->coordinates[d] += steps;
+    for (uint32_t i = 0; i < space->nargs; i++)
+      lines[i] += steps * space->args[i].strides[d] * (int64_t)space->args[i].size;
+    if (!turned) return;
+  }
 }
 
 static void run_share(void *arg, uint32_t member, uint32_t width) {
@@ -195,8 +208,11 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   int64_t line = begin / call->pieces;
   go_to_line(&m, line, lines);
   for (int64_t i = begin; i < end; i++) {
-    if (i / call->pieces != line) go_to_line(&m, line = i / call->pieces, lines);
-    m.first = i % call->pieces * CPU_MAP_CHUNK;
+    if (i >= (line + 1) * call->pieces) {
+      go_on(&m, lines);
+      line++;
+    }
+    m.first = (i - line * call->pieces) * CPU_MAP_CHUNK;
     m.n = length - m.first < CPU_MAP_CHUNK ? length - m.first : CPU_MAP_CHUNK;
     if (plan->copies) {
       copy_chunk(&m, lines);
