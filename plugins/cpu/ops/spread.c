@@ -7,6 +7,8 @@
 
 #include "integers.h"
 
+#define SHORT 16 /* elements of which no line is made where the last dim does */
+
 /* ---- the space ------------------------------------------------------------------------------ */
 
 /* Can dimension d be merged with the next one, which is the last of the result so far? */
@@ -45,7 +47,13 @@ static uint32_t walk_order(const bs_tensor *like, uint32_t keep, uint32_t *out_o
     out_order[n++] = d;
     if (like->rank - d > keep) outer = n;
   }
-  if (keep == 0 && outer > 0) outer--; /* the line */
+  if (keep == 0 && outer > 0) outer--; /* the line: the last dim, or a longer one whose elements adjoin */
+  for (uint32_t i = 0; keep == 0 && i < outer && like->strides[out_order[outer]] != 1; i++) {
+    const uint32_t d = out_order[i];
+    if (like->strides[d] != 1 || like->dims[d] < SHORT) continue;
+    out_order[i] = out_order[outer];
+    out_order[outer] = d;
+  }
   for (uint32_t i = 1; i < outer; i++)
     for (uint32_t k = i; k > 0 && like->strides[out_order[k - 1]] < like->strides[out_order[k]]; k--) {
       const uint32_t d = out_order[k];
