@@ -560,6 +560,8 @@ def contrib():
     a, c = f(3, 4), f(4, 2)
     yield ("contrib_gemm", 17, f'y = {ms}FusedGemm <activation: string = "LeakyRelu", activation_alpha: float = 0.25, alpha: float = 2.0> (a, c)', {"a": a}, {"c": c},
            {"y": np.where(a @ c > 0, 2 * a @ c, F(0.5) * (a @ c)).astype(F)})
+    yield ("conv_of_many_channels", 13, "a = Conv (x, w) r = Relu (a) y = Conv <pads: ints = [1,0,0,1]> (r, v, b)", {"x": f(2, 2, 3, 5)},
+           {"w": f(17, 2, 1, 1), "v": f(3, 17, 2, 3), "b": f(3)})
     qkv = {"q": f(1, 2, 3, 4), "k": f(1, 2, 5, 4), "v": f(1, 2, 5, 4)}
     scores = "kt = Transpose <perm: ints = [0,1,3,2]> (k) s0 = MatMul (q, kt) "
     apart = {**qkv, "m": f(5, 3, 2)}
