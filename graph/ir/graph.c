@@ -40,7 +40,7 @@ void graph_free(graph *g) {
   free(g->outputs);
   free(g->states);
   free(g->origins);
-  free(g->remainders);
+  free(g->kept);
   free(g);
 }
 

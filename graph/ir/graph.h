@@ -146,10 +146,10 @@ typedef struct graph {
   gport *inputs, *outputs;
   gport *states; /* name of the state, and the value that it becomes (a view of it) */
   gorigin *origins;
-  int64_t *remainders; /* whole ones that the lowering computed: of sizes they are no linear functions */
-  uint32_t n_values, n_nodes, n_exprs, n_uses, n_inputs, n_outputs, n_states, n_origins, n_remainders;
+  int64_t *kept; /* remainders and orders of whole numbers that the lowering computed: lower_keep_numbers */
+  uint32_t n_values, n_nodes, n_exprs, n_uses, n_inputs, n_outputs, n_states, n_origins, n_kept;
   uint32_t cap_values, cap_nodes, cap_exprs, cap_uses, cap_inputs, cap_outputs, cap_states, cap_origins,
-      cap_remainders;
+      cap_kept;
   uint32_t first, last; /* nodes */
   uint32_t n_live;      /* nodes in the list */
   uint32_t free_use;

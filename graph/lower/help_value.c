@@ -111,7 +111,7 @@ int32_t lower_read_floats(lower_ctx *c, const gmodel_node *node, uint32_t value,
   return rc;
 }
 
-int32_t lower_keep_remainders(lower_ctx *c, uint32_t value, bs_error *err) {
+int32_t lower_keep_numbers(lower_ctx *c, uint32_t value, bs_error *err) {
   enum { MOST = 8 };
   graph *g = c->g;
   int64_t now[MOST];
@@ -119,9 +119,9 @@ int32_t lower_keep_remainders(lower_ctx *c, uint32_t value, bs_error *err) {
   if (!graph_is_const(g, value) || v->dtype != BS_I64 || graph_count(v) > MOST) return BS_OK;
   const int32_t rc = graph_read_const(g, value, now, err);
   for (int64_t i = 0; i < graph_count(v) && rc == BS_OK; i++) {
-    if (!ARRAY_GROW(g->remainders, g->n_remainders, g->cap_remainders))
+    if (!ARRAY_GROW(g->kept, g->n_kept, g->cap_kept))
       return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to lower the model");
-    g->remainders[g->n_remainders++] = now[i];
+    g->kept[g->n_kept++] = now[i];
   }
   return rc;
 }

@@ -75,8 +75,9 @@ int32_t lower_const_scalar(lower_ctx *c, uint32_t dtype, double value, uint32_t 
                            bs_error *err); /* rank 0 */
 int32_t lower_const_ints(lower_ctx *c, uint32_t dtype, uint32_t count, const int64_t *values,
                          uint32_t *out_value, bs_error *err); /* [count], dtype i32 or i64 */
-/* Remainders that are constants are kept in the graph: what follows from them may hide them. */
-int32_t lower_keep_remainders(lower_ctx *c, uint32_t value, bs_error *err);
+/* Whole constants that are no linear functions of the sizes are kept in the graph: what follows from them may
+ * hide them. */
+int32_t lower_keep_numbers(lower_ctx *c, uint32_t value, bs_error *err);
 
 /* ---- views (no kernel op; they do not change the value that they look at) -------------------- */
 /* Strides and offset count in elements of the ROOT: see lower_value(c, v)->strides and ->offset. */

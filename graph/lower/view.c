@@ -150,6 +150,15 @@ static uint32_t axes_bits(build *b, uint32_t rank, int *out_there, uint32_t *out
   return bits;
 }
 
+/* Dims that are left out where they are 1: of another size there are others. */
+static void keep_ones(build *b, const build_shape *shape) {
+  int64_t wide[BS_MAX_DIMS] = {0};
+  uint32_t value = GNONE;
+  for (uint32_t i = 0; i < shape->rank; ++i) wide[i] = shape->dims[i] > 1;
+  if (b->rc == BS_OK) b->rc = lower_const_ints(b->c, BS_I64, shape->rank, wide, &value, b->err);
+  if (b->rc == BS_OK) b->rc = lower_keep_numbers(b->c, value, b->err);
+}
+
 static int32_t squeeze(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0);
@@ -163,6 +172,7 @@ static int32_t squeeze(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     build_check(&b, !gone || old.dims[i] == 1, "a dim that is squeezed is not 1");
     if (!gone) shape.dims[shape.rank++] = old.dims[i];
   }
+  if (!there) keep_ones(&b, &old);
   build_out(&b, 0, build_reshape(&b, x, &shape));
   return b.rc;
 }

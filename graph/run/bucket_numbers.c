@@ -135,12 +135,20 @@ static int32_t add_strides(gmaking *m, uint32_t i, bs_error *err) {
   return rc == BS_OK && dense && any ? add_dense(m, i, err) : rc;
 }
 
+/* A dim of 1 is spread, or left out: where it is 1 at some sizes alone the graph is another one there. */
+static int stays_wide(const gmaking *m, const int64_t *f) {
+  int wide = 1;
+  for (uint32_t c = 0; c < m->n; c++) wide &= f[c] > 1;
+  return wide || all_equal(m, f);
+}
+
 static int32_t add_value(gmaking *m, uint32_t i, bs_error *err) {
   gvalue *v = &m->graphs[0]->values[i];
   int64_t f[GBUCKET_GRAPHS] = {0};
   int32_t rc = BS_OK;
   for (uint32_t d = 0; d < v->rank && rc == BS_OK; d++) {
     for (uint32_t c = 0; c < m->n; c++) f[c] = gmaking_value(m, c, i)->dims[d];
+    if (!stays_wide(m, f)) return gmaking_refuse(err, "a dim is 1 at some sizes alone");
     rc = add_int(m, &v->dims[d], f, "a dim is no multilinear function of the sizes",
                  &m->dims[i * BS_MAX_DIMS + d], err);
   }
@@ -188,16 +196,16 @@ static int32_t add_node(gmaking *m, uint32_t id, bs_error *err) {
   return rc;
 }
 
-/* Two sizes may have one graph where a remainder of another one makes another graph. */
-static int32_t check_remainders(const gmaking *m, bs_error *err) {
-  static const char why[] = "the model computes remainders of the sizes";
-  const uint32_t count = m->graphs[0]->n_remainders;
+/* Two sizes may have one graph where a remainder of another one, or its comparison, makes another graph. */
+static int32_t check_kept(const gmaking *m, bs_error *err) {
+  static const char why[] = "the model computes remainders of the sizes, or compares them";
+  const uint32_t count = m->graphs[0]->n_kept;
   for (uint32_t c = 0; c < m->n; c++)
-    if (m->graphs[c]->n_remainders != count) return gmaking_refuse(err, why);
+    if (m->graphs[c]->n_kept != count) return gmaking_refuse(err, why);
   for (uint32_t i = 0; i < count; i++) {
     int64_t f[GBUCKET_GRAPHS] = {0};
     gbucket_number n = {0};
-    for (uint32_t c = 0; c < m->n; c++) f[c] = m->graphs[c]->remainders[i];
+    for (uint32_t c = 0; c < m->n; c++) f[c] = m->graphs[c]->kept[i];
     if (!all_equal(m, f) && !gmaking_multilinear(m, f, &n)) return gmaking_refuse(err, why);
   }
   return BS_OK;
@@ -222,7 +230,7 @@ int32_t gmaking_table(gmaking *m, bs_error *err) {
   m->strides = calloc(slots, sizeof *m->strides);
   m->offsets = calloc(slots / BS_MAX_DIMS, sizeof *m->offsets);
   int32_t rc = m->dims == NULL || m->strides == NULL || m->offsets == NULL ? gmaking_no_memory(err)
-                                                                           : check_remainders(m, err);
+                                                                           : check_kept(m, err);
   for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++)
     if (gmaking_is_live(m, i)) rc = add_value(m, i, err);
   for (uint32_t id = g->first; id != GNONE && rc == BS_OK; id = g->nodes[id].next) rc = add_node(m, id, err);

@@ -245,15 +245,31 @@ START_TEST(tests_each_end_of_a_range) {
 }
 END_TEST
 
-/* Rows that are a multiple of 3 are negated: of 5 to 8 none of the ends is one, and 6 is. */
-START_TEST(plans_remainders_of_sizes_alone) {
-  const int64_t dims[] = {-1, 3}, three[] = {3}, zero[] = {0};
+/* What is x at all sizes of 5 to 8 that are looked at and -x at 6: by a remainder, by a comparison, and by a
+ * dim of 1 that Squeeze takes out. */
+static uint32_t x_or_less(int kind, uint32_t x) {
+  const int64_t six[] = {6}, three[] = {3}, zero[] = {0}, from[] = {5}, to[] = {99}, two[] = {2};
+  const uint32_t rows = rows_of(x), in[] = {x, tb_ints(1, from), tb_ints(1, to), tb_ints(1, zero)};
+  uint32_t is_six;
+  if (kind == 0)
+    is_six = tb_op("Equal", tb_op("Mod", rows, tb_ints(1, three), NONE), tb_ints(1, zero), NONE);
+  else if (kind == 1)
+    is_six = tb_op("Equal", rows, tb_ints(1, six), NONE);
+  else {
+    uint32_t rest;
+    tb_many("Slice", "", in, 4, &rest, 1);
+    const uint32_t rank =
+        tb_op("Shape", tb_op("Shape", tb_op("Squeeze", rest, NONE, NONE), NONE, NONE), NONE, NONE);
+    is_six = tb_op("Less", rank, tb_ints(1, two), NONE);
+  }
+  return tb_op("Where", is_six, tb_op("Neg", x, NONE, NONE), x);
+}
+
+START_TEST(plans_sizes_of_other_graphs_alone) {
+  const int64_t dims[] = {-1, 3};
   const char *const names[] = {"N", NULL};
-  const uint32_t x = tb_symbolic("x", BS_F32, 2, dims, names),
-                 rest = tb_op("Mod", rows_of(x), tb_ints(1, three), NONE);
   float xs[24];
-  tb_output("y",
-            tb_op("Where", tb_op("Equal", rest, tb_ints(1, zero), NONE), tb_op("Neg", x, NONE, NONE), x));
+  tb_output("y", x_or_less(_i, tb_symbolic("x", BS_F32, 2, dims, names)));
   bs_session *s = tb_open("ref", "N=1", NULL);
   tb_fill(xs, 24, 7);
   for (int n = 5; n <= 8; n++) {
@@ -679,7 +695,7 @@ int main(void) {
                             {says_why_sizes_are_alone},
                             {plans_weights_of_a_size_alone, 2},
                             {tests_each_end_of_a_range},
-                            {plans_remainders_of_sizes_alone},
+                            {plans_sizes_of_other_graphs_alone, 3},
                             {keeps_weights_of_a_refused_range},
                             {packs_f64_weights_once},
                             {keeps_as_many_plans_as_wanted},
