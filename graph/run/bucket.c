@@ -57,9 +57,10 @@ static int32_t lower_below(gmaking *m, const int64_t *below, bs_error *err) {
   const gbucket_range *r = &m->bucket->range;
   gpass_trace other[GPASS_MAX];
   const uint32_t index = m->n++;
-  memcpy(m->sizes, r->sizes, r->n_sizes * sizeof *m->sizes);
+  for (uint32_t i = 0; i < r->n_sizes; i++) m->sizes[i] = r->sizes[i];
   memcpy(m->below[index], below, sizeof m->below[index]);
-  for (uint32_t k = 0; k < r->n; k++) m->sizes[r->symbol[k]] -= below[k];
+  for (uint32_t k = 0; k < r->n && k < GBUCKET_SYMBOLS; k++)
+    m->sizes[r->symbol[k]] = r->sizes[r->symbol[k]] - below[k];
   return lower_at(m, index, index == 0 ? m->traces : other, err);
 }
 

@@ -13,7 +13,7 @@
 #define RINGS "ring ring ring ring ring ring ring ring ring ring "
 #define AFTER_MS (BS_SLOW ? 2000 : 300)
 #define LATER_MS (BS_SLOW ? 8000 : 2500) /* after a warm-up of two seconds */
-#define WITHIN_S (BS_SLOW ? 20.0 : 2.5)  /* shorter than the 5 s after which what does not end is ended */
+#define WITHIN_S (BS_SLOW ? 50.0 : 2.5)  /* shorter than the 5 s after which what does not end is ended */
 
 /* Each would go on for much longer; `told` stands on stderr, and `shown` on stdout: what is known until then.
  * `after_ms`: when it is interrupted; 0: after AFTER_MS. */
@@ -129,7 +129,9 @@ static int shows_pairs_after(unsigned seconds) {
 /* The pairs that are there when a comparison is interrupted are shown with their interval. A slow machine has
  * none after two seconds. */
 START_TEST(test_interrupted_comparison_shows_pairs) {
-  ck_assert_msg(shows_pairs_after(2) || shows_pairs_after(6) || shows_pairs_after(16), "%s", said("out.txt"));
+  ck_assert_msg(shows_pairs_after(2) || shows_pairs_after(6) || shows_pairs_after(16) ||
+                    (BS_SLOW && shows_pairs_after(40)),
+                "%s", said("out.txt"));
 }
 END_TEST
 
