@@ -39,7 +39,7 @@ static const struct {
     {"model bench builtin:lm --dim tokens=8 --dim batch=1 --seconds 60 --out off", "--seconds S"},
     {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
     {"torture --comm threads -P 2", "--fault FAULT"},
-    {"model check builtin:vit:4x16 --dim batch=1 --out off", "--dim NAME=N",
+    {"model check builtin:vit:8x32 --dim batch=1 --out off", "--dim NAME=N",
      "of 8 sets of made inputs: interrupted"},
     {"sim scale --hardware sim-flat -P 8:16136+256 --method row_parallel", "the rows above are done",
      "45.28965", BS_SLOW ? 5000 : 1500},
