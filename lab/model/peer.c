@@ -27,7 +27,7 @@ enum { MOST_PORTS = 24, WORDS = 8 + 2 * MOST_PORTS, LINE = 1024, ANSWER_MS = 600
 struct bs_model_peer {
   const char *name, *work;
   char version[200];
-  char folder[64]; /* of the inputs' files and the outputs'; "": none */
+  char folder[200]; /* of the inputs' files and the outputs'; "": none */
   pid_t pid;
   int fd; /* its standard input and output */
   char line[LINE];
@@ -107,15 +107,21 @@ static int32_t ask(bs_model_peer *p, const char *line, const char *want, char an
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static int32_t make_folder(bs_model_peer *p, bs_error *err) {
-  snprintf(p->folder, sizeof p->folder, "/tmp/bsrun-peer-XXXXXX");
-  if (mkdtemp(p->folder) != NULL) return BS_OK;
-  p->folder[0] = '\0';
-  return bs_error_errno(err, BS_IO, "BS-MODEL-PEER", errno, "cannot make a folder in /tmp");
+  const char *in = getenv("TMPDIR");
+  char path[sizeof p->folder];
+  const int length =
+      snprintf(path, sizeof path, "%s/bsrun-peer-XXXXXX", in != NULL && in[0] != '\0' ? in : "/tmp");
+  if (length >= (int)sizeof path)
+    return bs_error_set(err, BS_IO, "BS-MODEL-PEER", "TMPDIR has %d characters, which are too many", length);
+  if (mkdtemp(path) == NULL)
+    return bs_error_errno(err, BS_IO, "BS-MODEL-PEER", errno, "cannot make the folder %.200s", path);
+  memcpy(p->folder, path, sizeof path);
+  return BS_OK;
 }
 
 /* Ports have names of any characters: files have numbers. */
-static void input_path(const bs_model_peer *p, uint32_t port, char out[128]) {
-  snprintf(out, 128, "%s/%u.npy", p->folder, port);
+static void input_path(const bs_model_peer *p, uint32_t port, char out[256]) {
+  snprintf(out, 256, "%s/%u.npy", p->folder, port);
 }
 
 /* In the name of an output each / is _. */
@@ -130,7 +136,7 @@ static int32_t write_inputs(const bs_model_peer *p, const bs_model *model, bs_er
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < n; i++) {
     bs_tensor t = {.struct_size = sizeof t};
-    char path[128];
+    char path[256];
     uint32_t dtype;
     uint64_t count;
     rc = bs_session_get(model->session, i, &t, err);
@@ -185,7 +191,7 @@ static void add(command *c, const char *word) {
 /* "NAME=FILE" of each input. */
 static int32_t add_inputs(command *c, const bs_model_peer *p, const bs_model *model, bs_error *err) {
   for (uint32_t i = 0; i < bs_graph_port_count(model->graph, 1); i++) {
-    char path[128];
+    char path[256];
     const char *name = "";
     const int32_t rc = bs_session_port(model->session, i, &name, NULL, err);
     if (rc != BS_OK) return rc;
@@ -337,7 +343,7 @@ static int32_t compare_one(const bs_model_peer *p, const bs_model *model, uint32
 
 int32_t bs_model_peer_compare(bs_model_peer *p, const bs_model *model, double limit, double *out_apart,
                               bs_error *err) {
-  char line[128], answer[LINE];
+  char line[256], answer[LINE];
   const char *rest;
   const uint32_t first = bs_graph_port_count(model->graph, 1);
   *out_apart = 0;
@@ -358,7 +364,7 @@ int32_t bs_model_peer_compare(bs_model_peer *p, const bs_model *model, double li
 
 static int32_t take_sample(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
   bs_model_peer *p = user;
-  char line[128], answer[LINE];
+  char line[256], answer[LINE];
   const char *rest;
   char *end = NULL;
   snprintf(line, sizeof line, "time %s %llu %llu\n", p->work, (unsigned long long)lead,
