@@ -167,13 +167,12 @@ void bsrun_verb_help(const bsrun_verb *of, const bsrun_verb *verb) {
 /* For a verb that was typed alone: at most SHORT_LINES lines. */
 static void help_short(const bsrun_verb *verb) {
   const int lines = print_usage(NULL, verb);
-  printf("\n");
   if (verb->subverbs != NULL) {
     print_subverbs(verb);
     printf("`bsrun help %s VERB` has the options of each\n", verb->name);
     return;
   }
-  printf("%s\n`bsrun help %s` has the options\n\nexamples:\n", verb->summary, verb->name);
+  printf("\n%s\n`bsrun help %s` has the options\n\nexamples:\n", verb->summary, verb->name);
   const char *line = verb->examples;
   for (int n = lines + 5; n < SHORT_LINES && line[0] != '\0'; n++) {
     const size_t length = strcspn(line, "\n") + 1;
