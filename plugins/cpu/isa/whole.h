@@ -12,29 +12,20 @@
 
 #define WHOLE_STEP 64
 
-static void load_i8(float *restrict dst, const void *restrict src, int64_t n) {
-  const int8_t *s = src;
-  int64_t i = 0;
-  for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
-    for (int v = 0; v < WHOLE_STEP; v++) dst[i + v] = (float)s[i + v];
-  for (; i < n; i++) dst[i] = (float)s[i];
-}
-
-static void load_u8(float *restrict dst, const void *restrict src, int64_t n) {
-  const uint8_t *s = src;
-  int64_t i = 0;
-  for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
-    for (int v = 0; v < WHOLE_STEP; v++) dst[i + v] = (float)s[i + v];
-  for (; i < n; i++) dst[i] = (float)s[i];
-}
-
-static void load_i32(float *restrict dst, const void *restrict src, int64_t n) {
-  const int32_t *s = src;
-  int64_t i = 0;
-  for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)
-    for (int v = 0; v < WHOLE_STEP; v++) dst[i + v] = (float)s[i + v];
-  for (; i < n; i++) dst[i] = (float)s[i];
-}
+#define WHOLE_LOAD(name, to, from)                                          \
+  static void name(to *restrict dst, const void *restrict src, int64_t n) { \
+    const from *s = src;                                                    \
+    int64_t i = 0;                                                          \
+    for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)                            \
+      for (int v = 0; v < WHOLE_STEP; v++) dst[i + v] = (to)s[i + v];       \
+    for (; i < n; i++) dst[i] = (to)s[i];                                   \
+  }
+WHOLE_LOAD(load_i8, float, int8_t)
+WHOLE_LOAD(load_u8, float, uint8_t)
+WHOLE_LOAD(load_i32, float, int32_t)
+WHOLE_LOAD(i64_of_i8, int64_t, int8_t)
+WHOLE_LOAD(i64_of_u8, int64_t, uint8_t)
+WHOLE_LOAD(i64_of_i32, int64_t, int32_t)
 
 /* Towards zero, not beyond the ends; NaN becomes 0. The ends are exact in f32, but for that of i32. */
 INLINE int32_t whole_of(float v, float least, float most) {
@@ -99,18 +90,6 @@ static void ends_of_row(const float *x, int64_t n, float *least, float *most) {
 }
 
 /* ---- 64 bits -------------------------------------------------------------------------------------- */
-
-#define I64_LOAD(name, type)                                                     \
-  static void name(int64_t *restrict dst, const void *restrict src, int64_t n) { \
-    const type *s = src;                                                         \
-    int64_t i = 0;                                                               \
-    for (; i + WHOLE_STEP <= n; i += WHOLE_STEP)                                 \
-      for (int v = 0; v < WHOLE_STEP; v++) dst[i + v] = (int64_t)s[i + v];       \
-    for (; i < n; i++) dst[i] = (int64_t)s[i];                                   \
-  }
-I64_LOAD(i64_of_i8, int8_t)
-I64_LOAD(i64_of_u8, uint8_t)
-I64_LOAD(i64_of_i32, int32_t)
 
 /* The low bits. */
 #define I64_STORE(name, type)                                                     \
