@@ -7,6 +7,7 @@
 
 #include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
+#include "tests/slow.h"
 
 static double real_of(const json_t *row, const char *key) {
   const json_t *value = json_object_get(row, key);
@@ -77,6 +78,10 @@ START_TEST(a_run) {
     ck_assert_int_ge(count_of(json_array_get(nodes, i), "runs"), 3);
   }
   ck_assert(share > 0.99 && share < 1.01);
+  const json_t *memory = json_object_get(result, "memory");
+  ck_assert(real_of(memory, "resident_bytes") > 0 && real_of(memory, "bar_bytes") > 0);
+  /* A sanitizer holds memory of its own. */
+  ck_assert(BS_SLOW || json_is_true(json_object_get(memory, "within")));
   json_decref(result);
 }
 END_TEST
