@@ -27,7 +27,7 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
                         "sessions of different models share nothing");
   const int32_t rc =
       gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
-  if (rc == BS_OK) s->core->slots = s->graph->model->slots;
+  if (rc == BS_OK && o->share == NULL) s->core->slots = s->graph->model->slots;
   return rc;
 }
 
