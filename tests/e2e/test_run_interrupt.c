@@ -58,10 +58,16 @@ static const struct {
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
-/* Does it hear SIGINT, by a handler or a descriptor? */
+/* Is it bsrun, and does it hear SIGINT, by a handler or a descriptor? A process that has not begun bsrun has
+ * the handlers of this test. */
 static int hears(pid_t pid) {
-  char path[64], line[256];
+  char path[64], exe[600], line[256];
   unsigned long long caught = 0, blocked = 0;
+  snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+  const ssize_t n = readlink(path, exe, sizeof exe - 1);
+  exe[n > 0 ? n : 0] = '\0';
+  const char *const name = strrchr(exe, '/');
+  if (name == NULL || strcmp(name, "/bsrun") != 0) return 0;
   snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
   FILE *f = fopen(path, "r");
   while (f != NULL && fgets(line, sizeof line, f) != NULL) {
@@ -82,25 +88,35 @@ static char *said(const char *name) {
   return text;
 }
 
-START_TEST(test_interrupted_verb) {
+/* Interrupts a verb after so long: it ends soon, with exit 130. 1: it printed what is expected. */
+static int interrupts_after(int verb, unsigned after_ms) {
+  const char *const words = verbs[verb].words, *const shown = verbs[verb].shown;
   int status = 0, waited = 0;
   char line[300];
-  snprintf(line, sizeof line, "%%s %s", verbs[_i].words);
+  snprintf(line, sizeof line, "%%s %s", words);
   const pid_t pid = start(dir, run_words(line, run_env("BS_TEST_BSRUN")));
   while (!hears(pid) && waited++ < 30000 && waitpid(pid, &status, WNOHANG) == 0) usleep(1000);
-  usleep(1000 * (verbs[_i].after_ms != 0 ? verbs[_i].after_ms : AFTER_MS)); /* into the measurement */
-  ck_assert_msg(kill(pid, 0) == 0, "%s has ended: %s", verbs[_i].words, said("err.txt"));
+  usleep(1000 * after_ms); /* into the measurement */
+  ck_assert_msg(kill(pid, 0) == 0, "%s has ended: %s", words, said("err.txt"));
   kill(pid, SIGINT);
   for (waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited++) {
     usleep(1000);
-    ck_assert_msg(waited < WITHIN_S * 1000, "%s did not end: %s", verbs[_i].words, said("err.txt"));
+    ck_assert_msg(waited < WITHIN_S * 1000, "%s did not end: %s", words, said("err.txt"));
   }
-  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "%s: status %x: %s", verbs[_i].words,
-                (unsigned)status, said("err.txt"));
-  ck_assert_msg(strstr(said("err.txt"), verbs[_i].told) != NULL, "%s: %s", verbs[_i].words, said("err.txt"));
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "%s: status %x: %s", words, (unsigned)status,
+                said("err.txt"));
   ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
-  ck_assert_msg(verbs[_i].shown == NULL || strstr(said("out.txt"), verbs[_i].shown) != NULL, "%s: %s",
-                verbs[_i].words, said("out.txt"));
+  return strstr(said("err.txt"), verbs[verb].told) != NULL &&
+         (shown == NULL || strstr(said("out.txt"), shown) != NULL);
+}
+
+/* A slow machine is not yet where it can print that: it is interrupted later. */
+START_TEST(test_interrupted_verb) {
+  const unsigned after = verbs[_i].after_ms != 0 ? verbs[_i].after_ms : AFTER_MS;
+  if (interrupts_after(_i, after) || interrupts_after(_i, 3 * after) || interrupts_after(_i, 8 * after))
+    return;
+  ck_abort_msg("%s: '%s', '%s': stderr: %s", verbs[_i].words, verbs[_i].told,
+               verbs[_i].shown != NULL ? verbs[_i].shown : "", said("err.txt"));
 }
 END_TEST
 
@@ -122,7 +138,9 @@ static int shows_pairs_after(unsigned seconds) {
 /* The pairs that are there when a comparison is interrupted are shown with their interval. A slow machine has
  * none after two seconds. */
 START_TEST(test_interrupted_comparison_shows_pairs) {
-  ck_assert_msg(shows_pairs_after(2) || shows_pairs_after(6) || shows_pairs_after(16), "%s", said("out.txt"));
+  unsigned seconds = 2;
+  while (seconds <= 50 && !shows_pairs_after(seconds)) seconds *= 3;
+  ck_assert_msg(seconds <= 50, "%s", said("out.txt"));
 }
 END_TEST
 
