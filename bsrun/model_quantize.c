@@ -136,7 +136,7 @@ static int is_gguf(const char *path) {
   return size > 5 && strcmp(path + size - 5, ".gguf") == 0;
 }
 
-/* What GGUF files are made of, and ONNX files are not. */
+/* Refuses a wrong pair of names: GGUF is written from a folder, ONNX from an ONNX file. */
 static int32_t check_names(const bs_quantize_request *request, bs_error *err) {
   struct stat info;
   const int folder = stat(request->from, &info) == 0 && S_ISDIR(info.st_mode);

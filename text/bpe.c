@@ -126,7 +126,7 @@ static int all_characters(const bs_tok_model *m, bs_tok_work *w, const char *tex
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
-/* The token that a symbol and the one behind it become; BS_TOK_NONE: none. */
+/* The token that a symbol and the next one become together; BS_TOK_NONE: they do not merge. */
 static uint32_t merged(const bs_tok_model *m, const char *text, const bs_tok_symbol *left,
                        const bs_tok_symbol *right, uint32_t *out_rank) {
   if (m->ranks != NULL) {

@@ -316,7 +316,8 @@ static void read_config(hf_build *b, llama *l) {
   l->width = hf_int(b, "hidden_size", 1, 1 << 24, 0);
   l->inner = hf_int(b, "intermediate_size", 1, 1 << 26, 0);
   l->heads = hf_int(b, "num_attention_heads", 1, 1 << 16, 0);
-  const int stated = has(l, SOME_TURNED | OUT_BIAS); /* the default is a number of its own */
+  const int stated =
+      has(l, SOME_TURNED | OUT_BIAS); /* 1: no default, because the family's is another number */
   l->groups = hf_int(b, "num_key_value_heads", 1, l->heads, stated ? 0 : l->heads);
   const int own = l->kind->head > 0 && !hf_is_null(b, "head_dim");
   l->head = hf_int(b, "head_dim", 1, 1 << 16, own ? l->kind->head : l->width / l->heads);

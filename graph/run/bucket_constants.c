@@ -19,7 +19,7 @@ static int64_t element(const gvalue *v, int64_t at) {
   return narrow;
 }
 
-/* Where the element `index` of the largest one lies in v; -1: v has none there. */
+/* The place in v of the element `index` of the largest constant; -1: v does not have that element. */
 static int64_t place_in(const gvalue *v, const int64_t *index) {
   int64_t at = 0;
   for (uint32_t d = 0; d < v->rank; d++) {

@@ -82,7 +82,7 @@ static int32_t add_dense(gmaking *m, uint32_t i, bs_error *err) {
   return BS_OK;
 }
 
-/* A stride of a view that is a multiple of one of its root. *out_found 0: there is none. */
+/* Adds a stride of a view as a multiple of a stride of its root. *out_found 0: it is no such multiple. */
 static int32_t add_scaled(gmaking *m, uint32_t i, uint32_t d, int *out_found, bs_error *err) {
   gbucket *b = m->bucket;
   gvalue *v = &m->graphs[0]->values[i];
@@ -211,7 +211,7 @@ static int32_t check_kept(const gmaking *m, bs_error *err) {
   return BS_OK;
 }
 
-/* What no node reads has no elements, so that it lies inside of its root at every size. */
+/* Makes views that no node reads empty, so that they lie inside of their roots at every size. */
 static void empty_dead(gmaking *m) {
   graph *g = m->graphs[0];
   for (uint32_t i = 0; i < g->n_values; i++) {

@@ -110,7 +110,7 @@ static int32_t read_inputs(embedding *e, bs_error *err) {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Cuts the text, not the tokens behind it. */
+/* Shortens the text's own tokens; the tokens that the tokenizer adds after them stay. */
 static int32_t cut(embedding *e, const char *text, sentence *s, size_t most, bs_error *err) {
   uint64_t n = 0;
   int64_t *plain = malloc(s->n * sizeof *plain);

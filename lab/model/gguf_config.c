@@ -84,7 +84,7 @@ int32_t bs_gguf_config_arch(const json_t *config, const bs_gguf_arch **out_arch,
   return (*out_arch)->family->is_gpt2 ? BS_OK : check_rope(config, err);
 }
 
-/* Where config.json has the number of a key of the table. */
+/* The value in config.json for a key of the table; NULL: it has none. */
 static const json_t *value_of(const json_t *config, const bs_gguf_arch *arch, const char *name) {
   const json_t *value = find(config, name);
   if (strcmp(name, "sliding_window") == 0 && !is_text(config, "model_type", "mistral")) return NULL;

@@ -13,7 +13,7 @@
 
 static const char blank_mark[] = "\xe2\x96\x81"; /* U+2581 */
 
-/* What a name of tokenizer.ggml.pre stands for. "": GPT-2's, which ByteLevel has itself. */
+/* The pattern that a name of tokenizer.ggml.pre means. "": GPT-2's pattern, which ByteLevel contains. */
 static const struct {
   const char *name, *pattern;
   int nfc, ignore_merges;

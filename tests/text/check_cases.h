@@ -51,8 +51,8 @@ static inline int ids_are(const bs_tokenizer *t, const json_t *text, uint32_t fl
   return ok;
 }
 
-/* Decodes whole, and token by token. A run of byte tokens that is no UTF-8 may differ then; every piece is
- * UTF-8. */
+/* Decodes all ids together, then token by token. A run of byte tokens that is not UTF-8 may differ between
+ * the two; every piece is UTF-8. */
 static inline int text_is(const bs_tokenizer *t, const lists *ids, uint32_t flags, const json_t *want) {
   const size_t size = json_string_length(want);
   char *text = malloc(size + 1);
@@ -79,7 +79,7 @@ static inline int text_is(const bs_tokenizer *t, const lists *ids, uint32_t flag
   return ok;
 }
 
-/* Of a line that has a text and its ids alone, without those around it. */
+/* Checks a line that has a text and the ids of the text alone, without ids before and after it. */
 static inline const char *check_ids(const bs_tokenizer *t, const json_t *row) {
   lists ids = list_of(json_array_get(row, 1));
   const char *wrong =
