@@ -16,8 +16,8 @@ int32_t bench_plugin_open(const bs_context *context, const char *id, const char 
                           bench_plugin **out_plugin, bs_error *err);
 void bench_plugin_close(bench_plugin *plugin);
 
-/* What runs kernels: a rank's team of `width` (bs_rank_get_api), or without a rank the calling thread. The
- * scratch is that of all kernels. */
+/* The threads that run kernels: a rank's team of `width` (bs_rank_get_api), or the calling thread if there is
+ * no rank. All kernels share the scratch. */
 typedef struct bench_team {
   bs_exec exec;
   bs_rank *rank;

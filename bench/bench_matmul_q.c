@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_matmul_q.c - products with quantised weights beside the f32 product and the limits of the machine,
- * all in turn: a sweep over as many bytes as the weight has, in four streams, and a loop of the instruction
- * that multiplies (products of bytes for X in bytes, multiply-adds of f32 for X as it is). Each arm has so
- * many copies of its weight that every call reads it from memory.
+ * bench_matmul_q.c - compares products with quantised weights with the f32 product and with two limits of
+ * the machine. One limit is a sweep over as many bytes as the weight has, in four streams. The other is a
+ * loop of the instruction that multiplies (products of bytes for X in bytes, multiply-adds of f32 for X as
+ * it is). The arms run one after the other in each round. Each arm has so many copies of its weight that
+ * every call reads it from memory.
  *
  *   bench_matmul_q [--n N] [--k K] [--b B,..] [--schemes w8,w4g32,..] [--x bytes|float|both] [--threads T]
  *                  [--isa auto|avx2] [--rounds R] [--mib MIB] [--clock wall|thread] [-o table|json]
@@ -52,7 +53,7 @@ typedef struct job {
   float *x, *y;
 } job;
 
-/* What a member of the team does for a limit. */
+/* One measurement of a limit, which all members of the team share. */
 typedef struct probe {
   const char *data;
   uint64_t bytes;

@@ -110,7 +110,7 @@ static void print_unclear(const json_t *rows) {
   }
 }
 
-/* The rows beside a peer: its time over ours. */
+/* Prints the rows that a peer ran too: the peer's time divided by ours. */
 static int32_t print_peer(int format, const json_t *rows, bs_error *err) {
   json_t *table = json_array();
   const json_t *row;

@@ -191,7 +191,7 @@ static double real(const json_t *row, const char *key) {
   return json_number_value(json_object_get(row, key));
 }
 
-/* What stands under the table: the worst layer, where tokens begin to differ, notes. */
+/* Prints the lines below the table: the worst layer, the first token that differs, notes. */
 static void print_layers(const json_t *result) {
   const json_t *worst = json_object_get(result, "worst"), *row;
   size_t i;

@@ -39,7 +39,7 @@ static int32_t add(texts *t, const char *text, bs_error *err) {
   return BS_OK;
 }
 
-/* The words behind MODEL, then the lines of the file. */
+/* The texts: the words after MODEL, then the lines of the file. */
 static int32_t read_texts(const args *a, texts *out, bs_error *err) {
   const char *path = args_value(a, "prompts");
   int32_t rc = BS_OK;

@@ -136,15 +136,15 @@ static int is_gguf(const char *path) {
   return size > 5 && strcmp(path + size - 5, ".gguf") == 0;
 }
 
-/* What GGUF files are made of, and ONNX files are not. */
+/* Refuses a wrong pair of names: GGUF is written from a folder, ONNX from an ONNX file. */
 static int32_t check_names(const bs_quantize_request *request, bs_error *err) {
   struct stat info;
   const int folder = stat(request->from, &info) == 0 && S_ISDIR(info.st_mode);
   if (folder && !is_gguf(request->to))
-    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%.200s is a folder, and %.200s is no file .gguf",
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%.200s is a folder, and %.200s is not a .gguf file",
                  request->from, request->to);
   else if (!folder && is_gguf(request->to))
-    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%.200s is no folder: only a folder becomes a file .gguf",
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%.200s is not a folder: only a folder becomes a .gguf file",
                  request->from);
   else
     return BS_OK;

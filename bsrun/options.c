@@ -162,7 +162,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_DRAFT] = {"draft", 0, 0, OPT_WITH, "N",
                         "tokens that are guessed from the text and checked in one run, 0 to 7; default: 0"},
     [OPT_WITH_SHAPES] = {"shapes", 0, 0, OPT_WITH, "WORD",
-                         "exact: each size of a dimension has a plan of its own; ranges (the default): one "
+                         "exact: each size of a dimension has a separate plan; ranges (the default): one "
                          "plan serves a range of sizes"},
     [OPT_VERIFY] = {"verify", 0, 0, 0, NULL,
                     "first compare the outputs with those of the graph as written, in f64"},
@@ -225,14 +225,15 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_CACHE_DTYPE] =
         {"cache-dtype", 0, 0, OPT_WITH, "T",
          "f32, f16 or bf16; default: f16 of a GGUF file with quantised weights, else as activations"},
-    [OPT_WITH_CALIBRATE] = {"calibrate", 0, 0, OPT_WITH, "DIR",
-                            "inputs of the model as NAME.npy, or folders of them: with what it is measured"},
+    [OPT_WITH_CALIBRATE] =
+        {"calibrate", 0, 0, OPT_WITH, "DIR",
+         "inputs of the model to measure with: files NAME.npy, or folders with such files"},
     [OPT_WITH_RANGE] = {"range", 0, 0, OPT_WITH, "PERCENT",
                         "how much of X the ranges hold, for example 99.99; default: 100, all"},
     [OPT_WITH_KL] = {"kl", 0, 0, OPT_WITH, "X",
-                     "schemes for each weight, the fewest bytes of which the KL divergence is at most X"},
+                     "chooses each weight's scheme: the fewest bytes with a KL divergence of at most X"},
     [OPT_WITH_BITS] = {"bits", 0, 0, OPT_WITH, "X",
-                       "schemes for each weight, of at most X bits a weight and the least KL divergence"},
+                       "chooses each weight's scheme: the least KL divergence with at most X bits a weight"},
     [OPT_WITH_EFFORT] =
         {"effort", 0, 0, OPT_WITH, "N",
          "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * gguf_names.h - the names of tensors and keys in GGUF, beside those of a folder of Hugging Face. */
+ * gguf_names.h - the names of tensors and keys in GGUF, and the same names in a folder of Hugging Face. */
 #ifndef BS_FORMATS_GGUF_NAMES_H
 #define BS_FORMATS_GGUF_NAMES_H
 #include <stddef.h>
@@ -15,7 +15,7 @@ typedef struct bs_gguf_name_pair {
 typedef struct bs_gguf_family {
   const char *layers; /* "model.layers." followed by a number is "blk." followed by that number */
   const bs_gguf_name_pair *tensors;  /* outside of the layers */
-  const bs_gguf_name_pair *in_layer; /* behind the number of the layer */
+  const bs_gguf_name_pair *in_layer; /* the part after the layer's number */
   int is_gpt2;
 } bs_gguf_family;
 
@@ -29,8 +29,8 @@ typedef struct bs_gguf_arch {
 /* NULL: an architecture that is not built. */
 const bs_gguf_arch *bs_gguf_arch_of(bs_span name);
 
-/* A key behind the architecture's name, and the keys of config.json; NULL: the family's builder reads none.
- */
+/* The part of a GGUF key after the architecture's name, and the keys of config.json that mean the same. NULL:
+ * the family's builder reads no such key. */
 enum bs_gguf_config_kind {
   BS_GGUF_CONFIG_INT,
   BS_GGUF_CONFIG_REAL,

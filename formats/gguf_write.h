@@ -30,8 +30,9 @@ typedef struct bs_gguf_new_tensor {
   int32_t (*fill)(void *ctx, uint64_t offset, uint64_t bytes, void *out, bs_error *err);
 } bs_gguf_new_tensor;
 
-/* Writes the file: the old one, the new one or none is at `to` at every moment. Pieces of a tensor are whole
- * rows, of about 4 MiB. The caller owns everything. BS_IO, BS-GGUF-WRITE: `to` cannot be written. */
+/* Writes the file. At every moment `to` is the old file, the new file, or absent, and never a part of one.
+ * Pieces of a tensor are whole rows, of about 4 MiB. The caller owns everything. BS_IO, BS-GGUF-WRITE: `to`
+ * cannot be written. */
 int32_t bs_gguf_write(const bs_gguf_keys *keys, const bs_gguf_new_tensor *tensors, uint64_t n, const char *to,
                       bs_error *err);
 #endif

@@ -11,9 +11,9 @@
 #include "text/utf8.h"
 
 typedef struct bs_tok_symbol {
-  uint32_t id;             /* BS_TOK_NONE: with scores, a character that no token has */
-  uint32_t before, behind; /* its neighbours; BS_TOK_NONE: none */
-  uint32_t at, bytes;      /* in the piece; 0 bytes: merged into the one before it */
+  uint32_t id;            /* BS_TOK_NONE: with scores, a character that no token has */
+  uint32_t before, after; /* its neighbours; BS_TOK_NONE: none */
+  uint32_t at, bytes;     /* in the piece; 0 bytes: merged into the one before it */
 } bs_tok_symbol;
 
 typedef struct bs_tok_candidate {
@@ -126,7 +126,7 @@ static int all_characters(const bs_tok_model *m, bs_tok_work *w, const char *tex
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
-/* The token that a symbol and the one behind it become; BS_TOK_NONE: none. */
+/* The token that a symbol and the next one become together; BS_TOK_NONE: they do not merge. */
 static uint32_t merged(const bs_tok_model *m, const char *text, const bs_tok_symbol *left,
                        const bs_tok_symbol *right, uint32_t *out_rank) {
   if (m->ranks != NULL) {
@@ -147,8 +147,8 @@ static int less(const bs_tok_candidate *a, const bs_tok_candidate *b) {
 static int push(const bs_tok_model *m, bs_tok_work *w, const char *text, size_t *n, uint32_t at) {
   const bs_tok_symbol *left = &w->symbols[at];
   uint32_t rank;
-  if (left->behind == BS_TOK_NONE) return 1;
-  const uint32_t id = merged(m, text, left, &w->symbols[left->behind], &rank);
+  if (left->after == BS_TOK_NONE) return 1;
+  const uint32_t id = merged(m, text, left, &w->symbols[left->after], &rank);
   if (id == BS_TOK_NONE) return 1;
   if (*n == w->heap_room) {
     const size_t room = w->heap_room == 0 ? 256 : w->heap_room * 2;
@@ -185,15 +185,15 @@ static int merge(const bs_tok_model *m, bs_tok_work *w, const char *text, size_t
   while (n > 0) {
     const bs_tok_candidate top = pop(w->heap, &n);
     bs_tok_symbol *left = &s[top.at];
-    if (left->bytes == 0 || left->behind == BS_TOK_NONE) continue;
-    bs_tok_symbol *right = &s[left->behind];
+    if (left->bytes == 0 || left->after == BS_TOK_NONE) continue;
+    bs_tok_symbol *right = &s[left->after];
     /* A candidate whose symbols have been merged since then counts no more. */
     if (merged(m, text, left, right, &rank) != top.id) continue;
     left->id = top.id;
     left->bytes += right->bytes;
-    left->behind = right->behind;
+    left->after = right->after;
     right->bytes = 0;
-    if (left->behind != BS_TOK_NONE) s[left->behind].before = top.at;
+    if (left->after != BS_TOK_NONE) s[left->after].before = top.at;
     if (left->before != BS_TOK_NONE && !push(m, w, text, &n, left->before)) return 0;
     if (!push(m, w, text, &n, top.at)) return 0;
   }
@@ -224,7 +224,7 @@ int32_t bs_tok_bpe_encode(const bs_tok_model *m, bs_tok_work *w, const char *tex
   }
   int ok = m->ranks != NULL ? all_characters(m, w, text, bytes, &n) : characters(m, w, text, bytes, &n);
   if (ok && n > 0) {
-    w->symbols[n - 1].behind = BS_TOK_NONE;
+    w->symbols[n - 1].after = BS_TOK_NONE;
     if (m->n_merges > 0 || m->ranks != NULL) ok = merge(m, w, text, n);
   }
   if (!ok)

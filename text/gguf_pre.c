@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * gguf_pre.c - what the names of tokenizer.ggml.pre stand for: the normal form of a text, and the patterns
- * that split it, one after the other. Each row is the pre-tokenizer of the named model's tokenizer.json; the
- * bytes of each piece become characters behind it. A name without a row is refused. Called by read_gguf.c. */
+ * gguf_pre.c - the meaning of the names of tokenizer.ggml.pre: the normal form of a text, and the patterns
+ * that split it, one after the other. Each row is the pre-tokenizer of the named model's tokenizer.json.
+ * After the split the bytes of each piece become characters. A name without a row is refused. Called by
+ * read_gguf.c. */
 #include <string.h>
 
 #include "text/read_gguf.h"
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define SHORT_FORMS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-/* Of cl100k and its descendants: `digits` is how many belong together. */
+/* The pattern of cl100k and its descendants. `digits` is how many digits make one piece. */
 #define CL100K(digits)                           \
   SHORT_FORMS                                    \
   "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits \
   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-/* Of o200k: words that change case in the middle are two. */
+/* The pattern of o200k: a word that changes case in the middle is two pieces. */
 #define O200K(short_forms, digits)                                                                   \
   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" short_forms "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
   "*" short_forms "|\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

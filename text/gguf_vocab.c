@@ -56,7 +56,7 @@ static void rename_word(reader *r, int type) {
   *name = swapped;
 }
 
-/* Phi-3's special tokens take the white space behind them, but for three; GGUF has no key for it. */
+/* Phi-3's special tokens take the white space after them, except three tokens. GGUF has no key for this. */
 static int is_stripped(const reader *r, int type) {
   static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
   const bs_gguf_key *key = bs_gguf_find_key(r->gguf, "general.architecture");

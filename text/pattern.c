@@ -104,7 +104,7 @@ static int32_t first(const bs_tok_pattern *p, bs_tok_matcher *m, const char *tex
   return BS_OK;
 }
 
-/* As Oniguruma's find_iter: an empty match right behind a match does not count. */
+/* As Oniguruma's find_iter: an empty match right after a match does not count. */
 int32_t bs_tok_pattern_next(const bs_tok_pattern *p, bs_tok_matcher *m, const char *text, size_t bytes,
                             bs_tok_search *search, int *out_found, size_t *out_begin, size_t *out_end,
                             bs_error *err) {

@@ -12,7 +12,7 @@
 #include "formats/gguf.h"
 #include "text/read.h"
 
-enum { SEP = 4, N_IDS }; /* behind enum bs_token_role */
+enum { SEP = 4, N_IDS }; /* after enum bs_token_role */
 
 typedef bs_tok_gguf reader;
 

@@ -32,7 +32,7 @@ typedef struct bs_tok_gguf {
   bs_error *err;
 } bs_tok_gguf;
 
-/* The key tokenizer.ggml.NAME, whose whole name is then in `full`; NULL: there is none. */
+/* The key tokenizer.ggml.NAME; its whole name is then in `full`. NULL: the file has no such key. */
 const bs_gguf_key *bs_tok_gguf_key(const bs_tok_gguf *r, const char *name, char full[64]);
 /* gguf_vocab.c */
 int32_t bs_tok_gguf_tokens(bs_tok_gguf *r);

@@ -198,7 +198,7 @@ static int32_t read_template(const json_t *part, id_list *before, id_list *after
   return seen ? BS_OK : bs_tok_unknown(err, "the post-processor", "a template without the text");
 }
 
-/* BERT's and RoBERTa's: ["[CLS]", 101] before, ["[SEP]", 102] behind. */
+/* BERT's and RoBERTa's: ["[CLS]", 101] before, ["[SEP]", 102] after. */
 static int32_t read_pair(const json_t *pair, id_list *out, bs_error *err) {
   const json_t *id = json_array_get(pair, 1);
   if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= BS_TOK_MAX_TOKENS)

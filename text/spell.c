@@ -35,7 +35,7 @@ static void put(speller *s, const char *text) {
   bs_text_append(s->out, text, strlen(text));
 }
 
-/* A category of one or two letters, with what Unicode added. Each piece is a range: a hyphen behind it is a
+/* A category of one or two letters, with what Unicode added. Each piece is a range: a hyphen after it is a
  * hyphen. */
 static void put_category(speller *s, const char *name) {
   bs_text_printf(s->out, "\\p{%s}", name);
@@ -53,7 +53,7 @@ static void put_word(speller *s) {
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) put_category(s, parts[i]);
 }
 
-/* \p{Name} at s->at, which moves behind it. */
+/* \p{Name} at s->at, which moves past it. */
 static int32_t category(speller *s, int negated) {
   static const char *const known[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",
                                       "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
@@ -84,7 +84,7 @@ static int is_hex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* \xHH, \x{H...}, \uHHHH: s->at stands behind the x or u. */
+/* \xHH, \x{H...}, \uHHHH: s->at stands after the x or u. */
 static int32_t code_point(speller *s, char kind) {
   const char *from = s->at;
   size_t n = 0;
@@ -104,7 +104,7 @@ static int32_t code_point(speller *s, char kind) {
   return BS_OK;
 }
 
-/* s->at is behind the backslash. */
+/* s->at is after the backslash. */
 static int32_t escape(speller *s) {
   if (s->at == s->end) return refuse(s, "a backslash ends it");
   const char c = *s->at++;
@@ -146,7 +146,7 @@ static int32_t escape(speller *s) {
   }
 }
 
-/* s->at is behind the [. */
+/* s->at is after the [. */
 static int32_t class(speller *s) {
   put(s, "[");
   if (s->at < s->end && *s->at == '^') {
@@ -188,7 +188,7 @@ static int32_t group(speller *s) {
   return refuse(s, "a group that is not known");
 }
 
-/* {n}, {n,} or {n,m}, or { as it is; s->at is behind the {. */
+/* {n}, {n,} or {n,m}, or { as it is; s->at is after the {. */
 static int32_t interval(speller *s) {
   const char *p = s->at;
   put(s, "{");

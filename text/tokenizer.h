@@ -78,7 +78,7 @@ enum bs_tok_split_kind {
 typedef struct bs_tok_step {
   int kind, flags, split;
   bs_tok_pattern pattern;
-  char *text; /* with a NUL behind it */
+  char *text; /* with a NUL after it */
   size_t bytes;
   uint64_t begin, end;
 } bs_tok_step;

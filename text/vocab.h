@@ -8,7 +8,7 @@ enum { BS_TOK_MAX_TOKENS = 1 << 20, BS_TOK_MAX_BYTES = 4096, BS_TOK_MAX_MERGES =
 #define BS_TOK_NONE UINT32_MAX
 
 typedef struct bs_tok_vocab {
-  bs_text texts;   /* each with a NUL behind it */
+  bs_text texts;   /* each with a NUL after it */
   size_t *at;      /* of an id: where its text begins in `texts`, plus 1; 0: no token has this id */
   uint32_t *bytes; /* of an id */
   uint32_t *slots; /* the hash table: id + 1; 0: free */

@@ -34,7 +34,7 @@ static void quiet(enum ggml_log_level level, const char *text, void *user) {
   if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
 }
 
-/* The data of a .npy file of i64 [1, n]: it begins behind a header whose length stands at byte 8. */
+/* Reads the data of a .npy file of i64 [1, n]. They begin after the header; bytes 8 and 9 are its length. */
 static llama_token *read_ids(const char *path, int32_t *out_n) {
   unsigned char head[10];
   FILE *f = fopen(path, "rb");

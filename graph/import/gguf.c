@@ -233,8 +233,9 @@ void gguf_weights_close(hf_gguf *g) {
   free(g);
 }
 
-/* Activations have the dtype of the products' weights where all have one, else f32, and beside quantised
- * weights the cache is f16, as in llama.cpp, which keeps the table of positions in f32. */
+/* Activations have the dtype of the products' weights if all weights have the same, else f32. The table of
+ * positions does not count: llama.cpp keeps it in f32. If a weight is quantised, the cache is f16, as in
+ * llama.cpp. */
 void gguf_settings(hf_build *b) {
   const hf_gguf *g = b->weights->gguf;
   b->straight = 1;

@@ -113,7 +113,7 @@ bs_attr hf_attr_ints(const char *name, const int64_t *values, uint64_t count);
 /* An operator of ONNX; the first output is returned. */
 uint32_t hf_op(hf_build *b, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
                const bs_attr *attrs, uint32_t n_attr);
-/* The same of the domain `blockshock`. */
+/* Like hf_op, for an operator of the domain `blockshock`. */
 uint32_t hf_own_op(hf_build *b, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
                    const bs_attr *attrs, uint32_t n_attr);
 uint32_t hf_op1(hf_build *b, const char *op, const char *name, uint32_t x);

@@ -22,8 +22,8 @@ enum {
 enum {
   NORM_HEADS = 1,      /* Q and K are normed, each head alone */
   NORM_QK = 2,         /* Q and K are normed, all heads as one */
-  NORM_AFTER = 4,      /* attention and MLP are normed behind, and not before */
-  GEMMA = 8,           /* norms before and behind, with weights 1 + w; caps; scaled embeddings */
+  NORM_AFTER = 4,      /* attention and MLP are normed after, and not before */
+  GEMMA = 8,           /* norms before and after, with weights 1 + w; caps; scaled embeddings */
   FUSED = 16,          /* one weight for Q, K and V, one for gate and up */
   ATTENTION_BIAS = 32, /* attention_bias is a key */
   MLP_BIAS = 64,       /* mlp_bias is a key */
@@ -242,16 +242,16 @@ static uint32_t block(hf_build *b, const llama *l, uint32_t x, int64_t layer) {
   char number[40];
   snprintf(number, sizeof number, "layers.%lld", (long long)layer);
   const char *prefix = hf_name(b, l->prefix, number);
-  const int before = !has(l, NORM_AFTER), behind = has(l, NORM_AFTER | GEMMA);
+  const int before = !has(l, NORM_AFTER), after = has(l, NORM_AFTER | GEMMA);
   uint32_t y = before ? norm(b, l, hf_name(b, prefix, ".input_layernorm"), x, l->width) : x;
   y = attention(b, l, hf_name(b, prefix, ".self_attn"), y, layer);
-  if (behind) y = norm(b, l, hf_name(b, prefix, ".post_attention_layernorm"), y, l->width);
+  if (after) y = norm(b, l, hf_name(b, prefix, ".post_attention_layernorm"), y, l->width);
   y = times(b, hf_name(b, prefix, ".attn_times"), y, l->residual_by);
   x = hf_op2(b, "Add", hf_name(b, prefix, ".attn_residual"), y, x);
   const char *second = has(l, GEMMA) ? ".pre_feedforward_layernorm" : ".post_attention_layernorm";
   y = before ? norm(b, l, hf_name(b, prefix, second), x, l->width) : x;
   y = feed_forward(b, l, prefix, y, layer);
-  if (behind) y = norm(b, l, hf_name(b, prefix, ".post_feedforward_layernorm"), y, l->width);
+  if (after) y = norm(b, l, hf_name(b, prefix, ".post_feedforward_layernorm"), y, l->width);
   y = times(b, hf_name(b, prefix, ".mlp_times"), y, l->residual_by);
   return hf_op2(b, "Add", hf_name(b, prefix, ".mlp_residual"), y, x);
 }
@@ -316,7 +316,8 @@ static void read_config(hf_build *b, llama *l) {
   l->width = hf_int(b, "hidden_size", 1, 1 << 24, 0);
   l->inner = hf_int(b, "intermediate_size", 1, 1 << 26, 0);
   l->heads = hf_int(b, "num_attention_heads", 1, 1 << 16, 0);
-  const int stated = has(l, SOME_TURNED | OUT_BIAS); /* the default is a number of its own */
+  const int stated =
+      has(l, SOME_TURNED | OUT_BIAS); /* 1: no default, because the family's is another number */
   l->groups = hf_int(b, "num_key_value_heads", 1, l->heads, stated ? 0 : l->heads);
   const int own = l->kind->head > 0 && !hf_is_null(b, "head_dim");
   l->head = hf_int(b, "head_dim", 1, 1 << 16, own ? l->kind->head : l->width / l->heads);

@@ -56,8 +56,7 @@ typedef struct gquant_key {
 typedef struct gquant_place {
   const void *data;
   uint64_t bytes;
-  int64_t rows,
-      line; /* line: bytes of a row, where the rows lie one behind the other from `data` on; else 0 */
+  int64_t rows, line; /* line: bytes of a row, if the rows follow each other from `data` on; else 0 */
 } gquant_place;
 typedef struct gquant {
   bs_quant quant; /* its ctx lives as long as the graph or the model */

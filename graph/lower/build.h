@@ -76,7 +76,8 @@ static inline void build_refuse(build *b, uint32_t dtype, const char *why) {
 /* ---- constants --------------------------------------------------------------------------------- */
 uint32_t build_const(build *b, uint32_t dtype, const build_shape *shape, const void *data); /* copies */
 uint32_t build_real(build *b, uint32_t dtype, double value);                                /* rank 0 */
-/* Numbers rounded to a float dtype: in f32 and f64 a constant at once, so that a product packs it. */
+/* Numbers rounded to a float dtype. In f32 and f64 the result is a constant without a node, so that a product
+ * packs it. */
 uint32_t build_reals(build *b, uint32_t dtype, const build_shape *shape, const double *numbers);
 uint32_t build_ints(build *b, const int64_t *values, int64_t n); /* i64 [n] */
 

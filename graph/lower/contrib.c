@@ -172,7 +172,7 @@ static int32_t bias_add(lower_ctx *c, const gmodel_node *node, bs_error *err) {
  * normalised. */
 static int32_t contrib_group_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
-  const int skips = node->op[0] == 'S', behind = lower_int(node, "channels_last", 1) != 0;
+  const int skips = node->op[0] == 'S', channels_last = lower_int(node, "channels_last", 1) != 0;
   uint32_t x = build_in(&b, 0);
   const uint32_t gamma = build_in(&b, 1), beta = build_in(&b, 2), dtype = build_dtype(&b, x);
   build_check(&b, build_is_float(dtype) && build_rank(&b, x) == 4, "X must be of floats with 4 dims");
@@ -186,7 +186,7 @@ static int32_t contrib_group_norm(lower_ctx *c, const gmodel_node *node, bs_erro
     if (bias != GNONE) x = build_binary(&b, BS_EXPR_ADD, x, bias, dtype);
     if (lower_wants(node, 1)) build_out(&b, 1, x);
   }
-  if (behind) x = build_move(&b, x, 1, 0);
+  if (channels_last) x = build_move(&b, x, 1, 0);
   const build_shape shape = build_shape_of(&b, x);
   const int64_t groups = lower_int(node, "groups", 0);
   build_check(&b, groups > 0 && shape.dims[1] % groups == 0, "groups does not divide the channels");
@@ -198,7 +198,7 @@ static int32_t contrib_group_norm(lower_ctx *c, const gmodel_node *node, bs_erro
   y = build_binary(&b, BS_EXPR_MUL, build_reshape(&b, y, &shape), build_reshape(&b, gamma, &column), dtype);
   y = build_binary(&b, BS_EXPR_ADD, y, build_reshape(&b, beta, &column), dtype);
   if (lower_int(node, "activation", 0) != 0) y = build_unary(&b, BS_EXPR_SILU, y, dtype);
-  build_out(&b, 0, behind ? build_move(&b, y, 1, 1) : y);
+  build_out(&b, 0, channels_last ? build_move(&b, y, 1, 1) : y);
   return b.rc;
 }
 

@@ -60,8 +60,8 @@ static uint32_t over_windows(build *b, uint32_t kind, uint32_t x, const window *
   return y;
 }
 
-/* Where the largest of each window lies in x, counted over all its dims. storage_order 1: the dims of a
- * picture are counted from the first on. */
+/* The place in x of each window's largest element, as an index over all dims of x. storage_order 1: the first
+ * dim of a picture varies fastest. */
 static uint32_t places_of_largest(build *b, uint32_t padded, const build_shape *x, const window *w) {
   static const uint32_t orders[2][BS_MAX_DIMS] = {{0, 1, 3, 2}, {0, 1, 4, 5, 2, 3}};
   const int by_columns = lower_int(b->node, "storage_order", 0) != 0;

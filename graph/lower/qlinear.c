@@ -18,7 +18,7 @@ static uint32_t floats_at(build *b, uint32_t i) {
   return b->rc == BS_OK ? out : GNONE;
 }
 
-/* The output: floats as bytes, by the scale at input i and the zero point behind it. */
+/* The output: floats as bytes, by the scale at input i and the zero point at input i + 1. */
 static int32_t bytes_out(build *b, uint32_t y, uint32_t i, uint32_t like) {
   const build_shape scalar = {0};
   uint32_t scale = build_in(b, i), zero = build_optional(b, i + 1);
@@ -46,7 +46,7 @@ static int32_t two(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   return bytes_out(&b, build_binary(&b, step, x, y, BS_F32), 6, build_in(&b, 0));
 }
 
-/* QLinearSigmoid, QLinearLeakyRelu: the operator behind the prefix. */
+/* QLinearSigmoid, QLinearLeakyRelu: the operator of the name without "QLinear". */
 static int32_t one(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = floats_at(&b, 0);

@@ -178,7 +178,7 @@ static void set_keys(const lower_ctx *c, const lower_codes *codes, int turned, g
       .data = g->values[x->base].data, .bytes = count * bits_of(x->dtype) / 8u, .rows = out->quant.rows};
 }
 
-/* Rows of the codes that begin the constant and lie one behind the other. */
+/* Sets `line` if the rows of codes begin at the constant's first byte and follow each other. */
 static void set_line(const codes_source *s, gquant *out) {
   const int64_t bits = s->codes.row * (int64_t)bits_of(s->codes.dtype);
   if (s->codes.offset == 0 && s->codes.col <= 1 && bits % 8 == 0) out->places[0].line = bits / 8;

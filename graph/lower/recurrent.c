@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * recurrent.c - LSTM, GRU and RNN: the product of all steps' inputs at once, then for each step the product
- * of the state and one map (GRU with linear_before_reset 0: two of each). The number of steps is known,
- * because shapes are. */
+ * recurrent.c - LSTM, GRU and RNN. One product multiplies the inputs of all steps. Then each step has a
+ * product of the state and one map (GRU with linear_before_reset 0: two of each). The number of steps is
+ * known, because shapes are known. */
 #include <string.h>
 
 #include "graph/lower/build.h"

@@ -18,7 +18,7 @@ typedef struct transform {
 
 enum { MOST_NUMBERS = 1 << 25 };
 
-/* What part `in` of row j adds to part `out` of column k. */
+/* The weight of part `in` of row j in part `out` of column k. */
 static double weight_of(const transform *t, int64_t j, uint32_t in, int64_t k, uint32_t out) {
   const double turn = 2 * PI * (double)(j * k % t->n) / (double)t->n;
   const double sine = t->inverse ? sin(turn) : -sin(turn);

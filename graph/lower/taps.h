@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * taps.h - pictures read at computed places between their elements: for each axis one, two or four elements
- * beside a place with their weights, and the weighted sum over all axes. */
+ * taps.h - reads pictures at computed places between their elements: for each axis the one, two or four
+ * elements next to a place, with their weights, and the weighted sum over all axes. */
 #ifndef BS_GRAPH_LOWER_TAPS_H
 #define BS_GRAPH_LOWER_TAPS_H
 #include "graph/lower/build.h"
@@ -21,7 +21,7 @@ typedef struct taps_rule {
   double cubic_a;
 } taps_rule;
 
-/* Of one axis: the elements (i64, within the axis) and their weights, of the places' shape. */
+/* The elements of one axis (i64, within the axis) and their weights; each has the shape of the places. */
 typedef struct taps {
   uint32_t count, index[TAPS_MAX], weight[TAPS_MAX];
 } taps;

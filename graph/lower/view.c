@@ -329,7 +329,7 @@ static int32_t size(lower_ctx *c, const gmodel_node *node, bs_error *err) {
  * CRD: after them. */
 static int32_t depth_space(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
-  const int to_space = node->op[0] == 'D', behind = strcmp(lower_text(node, "mode", "DCR"), "CRD") == 0;
+  const int to_space = node->op[0] == 'D', crd = strcmp(lower_text(node, "mode", "DCR"), "CRD") == 0;
   const uint32_t x = build_in(&b, 0);
   const build_shape shape = build_shape_of(&b, x);
   const int64_t block = lower_int(node, "blocksize", 0);
@@ -349,11 +349,11 @@ static int32_t depth_space(lower_ctx *c, const gmodel_node *node, bs_error *err)
               "blocksize does not divide the dims");
   if (to_space) {
     const int64_t channels = depth / square;
-    split = behind ? (build_shape){6, {n, channels, block, block, h, w}}
-                   : (build_shape){6, {n, block, block, channels, h, w}};
+    split = crd ? (build_shape){6, {n, channels, block, block, h, w}}
+                : (build_shape){6, {n, block, block, channels, h, w}};
     out = (build_shape){4, {n, channels, h * block, w * block}};
   }
-  const uint32_t parts = build_permute(&b, build_reshape(&b, x, &split), orders[to_space][behind]);
+  const uint32_t parts = build_permute(&b, build_reshape(&b, x, &split), orders[to_space][crd]);
   build_out(&b, 0, build_reshape(&b, parts, &out));
   return b.rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * alpha.c - a number before or behind a product becomes part of it. Of `contract` it goes into alpha. Of
+ * alpha.c - a number before or after a product becomes part of it. Of `contract` it goes into alpha. Of
  * `matmul` each element of the weight is multiplied by it while the weight is packed (gvalue.scale): one
  * rounding more of each element, of the size of the product's own. Weights in bf16 and f16 take powers of two
  * alone, which round nothing. Behind a product the bias is multiplied too. A number that would make the sums
@@ -129,20 +129,20 @@ static int32_t scaled_bias(graph *g, uint32_t bias, double factor, uint32_t *out
  * of the new product may be larger. */
 #define GROWTH 16
 
-static int stays_in_range(const graph *g, const gnode *product, double factor, int behind) {
+static int stays_in_range(const graph *g, const gnode *product, double factor, int after) {
   const int half = g->values[product->out[0]].dtype == BS_F16, contract = product->op == GOP_CONTRACT;
   const double size = fabs(factor), most = half ? 1 : GROWTH;
-  if (behind) return (contract && !half) || size <= most;
+  if (after) return (contract && !half) || size <= most;
   return !contract || size * most >= 1;
 }
 
-/* Multiplies A B of a product, and its bias where the number stood behind it. *out_ok 0: it cannot be. */
-static int32_t scale_product(graph *g, gnode *io_product, double factor, int behind, int *out_ok,
+/* Multiplies A B of a product, and its bias where the number stood after it. *out_ok 0: it cannot be. */
+static int32_t scale_product(graph *g, gnode *io_product, double factor, int after, int *out_ok,
                              bs_error *err) {
   const uint32_t slot = io_product->op == GOP_CONTRACT ? 2 : 1, bias = io_product->in[slot];
   int32_t rc = BS_OK;
   *out_ok = 0;
-  if (!stays_in_range(g, io_product, factor, behind)) return BS_OK;
+  if (!stays_in_range(g, io_product, factor, after)) return BS_OK;
   if (io_product->op == GOP_CONTRACT) {
     io_product->numbers[0] *= factor;
     if (!is_moderate(io_product->numbers[0])) return BS_OK;
@@ -150,7 +150,7 @@ static int32_t scale_product(graph *g, gnode *io_product, double factor, int beh
     rc = match_scaled_weight(g, io_product->weight, factor, &io_product->weight, err);
     if (rc != BS_OK || io_product->weight == GNONE) return rc;
   }
-  if (behind && bias != GNONE) {
+  if (after && bias != GNONE) {
     rc = scaled_bias(g, bias, factor, &io_product->in[slot], err);
     if (rc != BS_OK || io_product->in[slot] == GNONE) return rc;
   }
@@ -163,7 +163,7 @@ static int computes(const gexpr *e, uint32_t dtype) {
   return bs_dtype_is_float(dtype) && (e->compute == dtype || (e->compute == BS_F32 && dtype != BS_F64));
 }
 
-/* ---- behind a product ------------------------------------------------------------------------ */
+/* ---- after a product ------------------------------------------------------------------------ */
 
 /* The only step that reads an input multiplies it by a number. */
 static int factor_of(const form *f, uint8_t slot, uint32_t *out_step, double *out_factor) {

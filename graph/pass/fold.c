@@ -15,7 +15,7 @@ static int over_constants(const graph *g, const gnode *n) {
   return all;
 }
 
-/* Of a node over constants; *out_why: else. */
+/* 1: a node over constants may be folded. 0: *out_why is the reason why not. */
 static int foldable(const graph *g, const gnode *n, const char **out_why) {
   uint64_t in = 0, out = 0;
   *out_why = "its result is an output of the model";

@@ -20,7 +20,7 @@ static const gpass table[] = {
     {"fuse_norm", "makes softmax, RMS and layer normalisation of reductions and maps", gpass_fuse_norm},
     {"fuse_attention", "makes attention of two products and a softmax", gpass_fuse_attention},
     {"rope", "makes one map of the rotation of halves", gpass_rope},
-    {"alpha", "puts a number before or behind a product into its alpha or its weight", gpass_alpha},
+    {"alpha", "puts a number before or after a product into its alpha or its weight", gpass_alpha},
     {"epilogue", "puts bias, activation and residual into products, sums into normalisations",
      gpass_epilogue},
     {"cse", "computes once what several nodes compute alike", gpass_cse},

@@ -88,7 +88,7 @@ static int was_dropped(const bs_session *s, const int64_t *sizes) {
   return 0;
 }
 
-/* What its plan is for: its sizes, or the largest of its range. */
+/* The sizes that the binding's plan was made for: its own, or the largest of its range. */
 static const int64_t *planned_for(const gbinding *b) {
   return b->bucket != NULL ? b->bucket->range.sizes : b->sizes;
 }
@@ -203,7 +203,8 @@ static const gsession_refused *refused(const bs_session *s, const gbucket_range 
   return NULL;
 }
 
-/* A plan for the range, that serves `sizes`. BS_UNSUPPORTED: there is none, and `why` says so. */
+/* Makes a plan for the range that serves `sizes`. BS_UNSUPPORTED: no such plan exists; `why` is the reason.
+ */
 static int32_t make_range(bs_session *s, gbucket_range *r, const int64_t *sizes, char *why, size_t why_size,
                           bs_error *err) {
   const gbucket_lower lower = {lower_at, s};

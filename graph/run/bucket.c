@@ -64,8 +64,8 @@ static int32_t lower_below(gmaking *m, const int64_t *below, bs_error *err) {
   return lower_at(m, index, index == 0 ? m->traces : other, err);
 }
 
-/* Each end of the range is a test of its own: with two symbols, what one of them does that is not linear may
- * be hidden where both are small. */
+/* Lowers the corners, then every other end of the range as a test. With two symbols, one of them may act in a
+ * way that is not linear and that only shows at an end where the other is large. */
 static int32_t lower_all(gmaking *m, bs_error *err) {
   const gbucket_range *r = &m->bucket->range;
   int32_t rc = BS_OK;

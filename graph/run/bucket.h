@@ -56,7 +56,7 @@ typedef struct gbucket_constant {
 typedef struct gbucket {
   gbucket_range range;
   gbucket_number *numbers;
-  gbucket_stride *strides; /* set behind those of `dense` */
+  gbucket_stride *strides; /* set after those of `dense` */
   gbucket_constant *constants;
   uint32_t *dense; /* values whose strides are those of their dims */
   uint32_t *roots; /* whose tensors, and those of their views, change */

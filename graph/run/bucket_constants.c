@@ -19,7 +19,7 @@ static int64_t element(const gvalue *v, int64_t at) {
   return narrow;
 }
 
-/* Where the element `index` of the largest one lies in v; -1: v has none there. */
+/* The place in v of the element `index` of the largest constant; -1: v does not have that element. */
 static int64_t place_in(const gvalue *v, const int64_t *index) {
   int64_t at = 0;
   for (uint32_t d = 0; d < v->rank; d++) {
@@ -117,7 +117,7 @@ static int32_t add_constant(gmaking *m, const gbinding *b, uint32_t i, bs_error 
   graph_dense_strides(v->rank, v->dims, c->strides);
   if (!leading && v->dtype != BS_I64 && v->dtype != BS_I32)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BUCKET",
-                        "the sizes change the constant %.60s, and a smaller one is no part of it",
+                        "the sizes change the constant %.60s, and the smaller constant is not a part of it",
                         graph_value_name(b->g, i, name));
   if (!leading) rc = add_integers(m, of, c, graph_value_name(b->g, i, name), err);
   if (rc != BS_OK || (leading && in_a_row(m, v, i))) return rc;

@@ -164,7 +164,7 @@ static int32_t check_ends(gmaking *m, gbinding *b, bs_error *err) {
     gbucket_write(m->bucket, b->g, m->sizes);
     rc = check_numbers(m, err);
     if (rc == BS_OK && graph_validate(b->g, "at the smallest sizes", NULL) != BS_OK)
-      rc = gmaking_refuse(err, "the numbers of the smallest sizes make no graph");
+      rc = gmaking_refuse(err, "with the numbers of the smallest sizes the graph is not valid");
     if (rc == BS_OK) rc = gbinding_same_life(b, err);
   }
   gbucket_write(m->bucket, b->g, r->sizes);

@@ -19,7 +19,7 @@ typedef struct gmaking {
   gpairs pairs[GBUCKET_GRAPHS]; /* of graph 0 with each other one */
   int64_t below[GBUCKET_GRAPHS][GBUCKET_SYMBOLS];
   uint32_t corners, n; /* n: with the sizes that test */
-  /* Of graph 0's values (and each dim): number + 1 in the bucket; 0: fixed. */
+  /* For each value of graph 0 (and each dim): the index of its number in the bucket, plus 1; 0: fixed. */
   uint32_t *dims, *strides, *offsets;
   uint32_t cap, cap_dense, cap_strides;
   gpass_trace traces[GPASS_MAX];
@@ -28,7 +28,7 @@ typedef struct gmaking {
 int32_t gmaking_no_memory(bs_error *err);
 int32_t gmaking_refuse(bs_error *err, const char *what);
 
-/* What stands in graph c at the place of graph 0's value, or node. */
+/* The value, or node, of graph c that corresponds to graph 0's. */
 static inline const gvalue *gmaking_value(const gmaking *m, uint32_t c, uint32_t i) {
   return &m->graphs[c]->values[c == 0 ? i : m->pairs[c].value[i]];
 }
@@ -44,7 +44,8 @@ int gmaking_varies(const gmaking *m, uint32_t value);
 
 /* The multilinear function that is f[c] at corner c. */
 void gmaking_coefficients(const gmaking *m, const int64_t *f, gbucket_number *out_number);
-/* The same, where f[i] is small for all i < m->n. 0: it is not f[i] at the sizes that test. */
+/* Like gmaking_coefficients. 0: a magnitude of f[i], i < m->n, is above GBUCKET_LARGEST, or the function
+ * differs from f[i] at sizes that only test it. */
 int gmaking_multilinear(const gmaking *m, const int64_t *f, gbucket_number *out_number);
 static inline int64_t gbucket_number_at(const gbucket_number *n, int64_t u, int64_t v) {
   return n->c[0] + u * (n->c[1] + n->c[3] * v) + v * n->c[2];
@@ -55,14 +56,15 @@ static inline int64_t gbucket_below(const gbucket_range *r, uint32_t k, const in
 }
 /* The numbers of values, nodes and programs. */
 int32_t gmaking_table(gmaking *m, bs_error *err);
-/* What stands in each graph at the place of graph 0's constant. *out_same: nothing varies; *out_leading: the
- * contents are leading parts of graph 0's. */
+/* out_of: for each graph the constant that corresponds to graph 0's. *out_same: nothing varies. *out_leading:
+ * the contents are leading parts of graph 0's. */
 int32_t gmaking_compare(const gmaking *m, uint32_t value, const gvalue **out_of, int *out_same,
                         int *out_leading, bs_error *err);
 /* Constants whose dims or contents vary. `binding`: of graph 0. */
 int32_t gmaking_constants(gmaking *m, const gbinding *binding, bs_error *err);
 /* No weight varies. */
 int32_t gmaking_weights(const gmaking *m, bs_error *err);
-/* What is set and prepared again for a size, and that the plan holds at every end of the range. */
+/* Lists what is set and prepared again for a size, and checks that the plan holds at every end of the
+ * range. */
 int32_t gmaking_fits(gmaking *m, gbinding *binding, bs_error *err);
 #endif

@@ -69,7 +69,8 @@ static int32_t add_double(gmaking *m, void *at, const double *x, bs_error *err) 
   if (same) return BS_OK;
   n.kind = whole ? GNUMBER_DOUBLE : GNUMBER_INVERSE;
   if (!(whole || inverse) || !gmaking_multilinear(m, whole ? f : over, &n))
-    return gmaking_refuse(err, "a number of a node is no multilinear function of the sizes, nor one over it");
+    return gmaking_refuse(err,
+                          "a number of a node is neither a multilinear function of the sizes nor 1 over one");
   return keep_number(m, &n, NULL, err);
 }
 
@@ -82,7 +83,7 @@ static int32_t add_dense(gmaking *m, uint32_t i, bs_error *err) {
   return BS_OK;
 }
 
-/* A stride of a view that is a multiple of one of its root. *out_found 0: there is none. */
+/* Adds a stride of a view as a multiple of a stride of its root. *out_found 0: it is no such multiple. */
 static int32_t add_scaled(gmaking *m, uint32_t i, uint32_t d, int *out_found, bs_error *err) {
   gbucket *b = m->bucket;
   gvalue *v = &m->graphs[0]->values[i];
@@ -135,7 +136,7 @@ static int32_t add_strides(gmaking *m, uint32_t i, bs_error *err) {
   return rc == BS_OK && dense && any ? add_dense(m, i, err) : rc;
 }
 
-/* A dim of 1 is spread, or left out: where it is 1 at some sizes alone the graph is another one there. */
+/* A dim of 1 is spread, or left out. If it is 1 at some sizes only, these sizes have another graph. */
 static int stays_wide(const gmaking *m, const int64_t *f) {
   int wide = 1;
   for (uint32_t c = 0; c < m->n; c++) wide &= f[c] > 1;
@@ -148,7 +149,7 @@ static int32_t add_value(gmaking *m, uint32_t i, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t d = 0; d < v->rank && rc == BS_OK; d++) {
     for (uint32_t c = 0; c < m->n; c++) f[c] = gmaking_value(m, c, i)->dims[d];
-    if (!stays_wide(m, f)) return gmaking_refuse(err, "a dim is 1 at some sizes alone");
+    if (!stays_wide(m, f)) return gmaking_refuse(err, "a dim is 1 at some sizes only");
     rc = add_int(m, &v->dims[d], f, "a dim is no multilinear function of the sizes",
                  &m->dims[i * BS_MAX_DIMS + d], err);
   }
@@ -211,7 +212,7 @@ static int32_t check_kept(const gmaking *m, bs_error *err) {
   return BS_OK;
 }
 
-/* What no node reads has no elements, so that it lies inside of its root at every size. */
+/* Makes views that no node reads empty, so that they lie inside of their roots at every size. */
 static void empty_dead(gmaking *m) {
   graph *g = m->graphs[0];
   for (uint32_t i = 0; i < g->n_values; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * judge.c - compares the numbers of an output with those of the graph as written. The bound of a number is
  * SPREADS times the largest difference between right runs in its row, and the round-off of one node
- * (docs/models.md derives it). */
+ * (docs/dev/graph.md derives it). */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -114,8 +114,8 @@ int32_t gbinding_plan(gbinding *b, bs_error *err) {
   return BS_OK;
 }
 
-/* The plan of the largest sizes holds for these: the same values lie in the same memory at the same time, and
- * none is larger. */
+/* 1: the plan of the largest sizes holds for these. The same values are in the same memory at the same time,
+ * and no value is larger. */
 static int life_holds(const gplan_life *all, const gplan_life *now) {
   int holds = all->n_blocks == now->n_blocks &&
               memcmp(all->block, now->block, all->n_values * sizeof *all->block) == 0 &&

@@ -108,7 +108,7 @@ int32_t gbucket_bind(gbinding *b, const int64_t *sizes, bs_error *err) {
   return BS_OK;
 }
 
-/* ---- beside a plan of its own ---------------------------------------------------------------- */
+/* ---- compared with a plan for these sizes alone ---------------------------------------------- */
 
 static int32_t differs(const graph *g, const char *what, uint32_t value, bs_error *err) {
   char name[32];

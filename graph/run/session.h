@@ -64,7 +64,8 @@ int32_t gsession_misses(bs_session *session, gmisses *out_misses, bs_error *err)
 
 /* bind.c: frees a binding. */
 void gsession_drop(bs_session *session, gbinding *binding);
-/* Where the bound plan serves a range of sizes: its graph is that of a plan for these sizes alone. */
+/* Checks a bound plan that serves a range of sizes: its graph must be that of a plan for these sizes alone.
+ */
 int32_t gsession_verify_bucket(bs_session *session, bs_error *err);
 /* The value of a port of the bound graph; GNONE: there is no such port. */
 uint32_t gsession_value(const bs_session *session, uint32_t port);

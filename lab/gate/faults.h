@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * faults.h - gate T6: injects each fault of docs/gates.md into a small run of the same method, backend and
- * world size, and requires that T1 to T5 catch it. A gate that has never failed proves nothing. */
+ * faults.h - gate T6: injects each fault of docs/dev/gate-controls.md into a small run of the same method,
+ * backend and world size, and requires that T1 to T5 catch it. A gate that has never failed proves nothing.
+ */
 #ifndef BS_LAB_GATE_FAULTS_H
 #define BS_LAB_GATE_FAULTS_H
 #include "lab/case/case.h"

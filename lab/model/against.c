@@ -19,7 +19,7 @@
 
 enum { SEEDS = BS_LAYERS_COPIES - 1, MORE_PASSES = 4 };
 
-/* Passes that join a product with what is before, beside or behind it. */
+/* Passes that join a product with nodes before it, after it, or with another product of the same X. */
 static const char *const passes_off[MORE_PASSES] = {"merge", "epilogue", "last_token", "alpha"};
 
 /* Ratios are of errors that are at least those of f32 sums. */
@@ -85,7 +85,7 @@ static json_t *number_or_null(double value) {
   return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* {set, row} of the first row whose largest number is at another place; null: there is none. */
+/* {set, row} of the first row whose largest number is at another place; null: no row differs so. */
 static json_t *first_of(const against *a, const bs_differs *d) {
   const uint64_t rows = d->rows / a->pair.sets;
   if (d->same == d->rows || rows == 0) return json_null();

@@ -121,7 +121,7 @@ static int add_seconds(benching *b, json_t *row) {
   return bad ? -1 : 0;
 }
 
-/* The peer's arm beside ours. */
+/* The peer's time, compared with ours. */
 static json_t *peer_json(const benching *b, const bs_sampled *s) {
   json_t *peer = bs_sampling_comparison_json(s, 1);
   json_object_set_new(peer, "name", json_string(b->asked->peer->name));

@@ -221,7 +221,8 @@ static double kl_of(const budget *b) {
   return sum * b->correction;
 }
 
-/* Raises the unit that saves most KL a byte, among those that cost at most `room` bytes. 0: there is none. */
+/* Raises the unit that saves most KL for each byte, of those that cost at most `room` bytes. 0: no unit
+ * does. */
 static int raise_one(budget *b, double room) {
   unit *best = NULL;
   int to = 0;

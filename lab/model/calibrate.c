@@ -118,7 +118,7 @@ static int32_t check_ranges(const bs_x_ranges *r, const char *folder, bs_error *
     if (r->rows[i].low <= r->rows[i].high) return BS_OK;
   if (r->n == 0) return BS_OK;
   bs_error_set(err, BS_INPUT, "BS-QUANT-CALIBRATE",
-               "with the inputs in %.200s X of no product has a finite number", folder);
+               "the inputs in %.200s give no finite number in X of any product", folder);
   bs_error_hint(err, "the first product is that of %.100s; are there NaN in the inputs?", r->rows[0].weight);
   return BS_INPUT;
 }

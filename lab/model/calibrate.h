@@ -4,7 +4,7 @@
 #define BS_LAB_MODEL_CALIBRATE_H
 #include "lab/model/model.h"
 
-/* Of X of the products of one weight. */
+/* The range of X in the products of one weight. */
 typedef struct bs_x_range {
   char *weight; /* its name in the model */
   double low, high;

@@ -110,7 +110,7 @@ static int32_t read_inputs(embedding *e, bs_error *err) {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Cuts the text, not the tokens behind it. */
+/* Shortens the text's own tokens; the tokens that the tokenizer adds after them stay. */
 static int32_t cut(embedding *e, const char *text, sentence *s, size_t most, bs_error *err) {
   uint64_t n = 0;
   int64_t *plain = malloc(s->n * sizeof *plain);
@@ -122,12 +122,12 @@ static int32_t cut(embedding *e, const char *text, sentence *s, size_t most, bs_
     before++;
   free(plain);
   if (rc != BS_OK) return rc;
-  const size_t behind = s->n - before - (size_t)n;
-  if (before + behind > most)
+  const size_t after = s->n - before - (size_t)n;
+  if (before + after > most)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-EMBED-MODEL",
-                        "the tokenizer puts %zu tokens around a text; the model takes %zu", before + behind,
+                        "the tokenizer puts %zu tokens around a text; the model takes %zu", before + after,
                         most);
-  memmove(s->ids + most - behind, s->ids + s->n - behind, behind * sizeof *s->ids);
+  memmove(s->ids + most - after, s->ids + s->n - after, after * sizeof *s->ids);
   s->n = most;
   e->out->cut++;
   return BS_OK;

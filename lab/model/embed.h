@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * embed.h - vectors of texts: the tokenizer beside a model makes ids, the model hidden states, and pooling
- * one vector of length 1 of each text, as sentence-transformers does. */
+ * embed.h - vectors of texts. The tokenizer in the model's folder makes ids, the model makes hidden states,
+ * and pooling makes one vector of length 1 for each text, as sentence-transformers does. */
 #ifndef BS_LAB_MODEL_EMBED_H
 #define BS_LAB_MODEL_EMBED_H
 #include "lab/model/model.h"
@@ -13,12 +13,12 @@ enum bs_pooling {
   BS_POOL_LAST       /* the last token */
 };
 
-/* What the files beside a model say (embed_kind.c). */
+/* The settings in the files next to a model (embed_kind.c). */
 typedef struct bs_embed_kind {
   char *folder; /* of tokenizer.json */
   int pooling;
   const char *name; /* of the pooling, for the reader */
-  char from[96];    /* the file that says it; "": none does */
+  char from[96];    /* the file that names the pooling; "": no file does */
   int64_t most;     /* tokens of a text that the model takes; 0: no file says it */
 } bs_embed_kind;
 

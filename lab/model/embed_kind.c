@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * embed_kind.c - what the files of sentence-transformers say about a model's vectors: the modules behind it,
- * how they pool, how many tokens it takes. What is not served is refused by name. Called by embed.c. */
+ * embed_kind.c - reads the files of sentence-transformers: the modules after the model, the pooling, and the
+ * most tokens of a text. A module or pooling that is not served is refused by name. Called by embed.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

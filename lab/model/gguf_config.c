@@ -73,18 +73,19 @@ int32_t bs_gguf_config_arch(const json_t *config, const bs_gguf_arch **out_arch,
     return BS_UNSUPPORTED;
   }
   for (size_t i = 0; i < sizeof zeros / sizeof zeros[0]; i++)
-    if (json_is_true(find(config, zeros[i]))) return refuse(zeros[i], "is true, which GGUF cannot say", err);
+    if (json_is_true(find(config, zeros[i])))
+      return refuse(zeros[i], "is true, which GGUF has no key for", err);
   if (json_is_false(find(config, "scale_attn_weights")))
-    return refuse("scale_attn_weights", "is false, which GGUF cannot say", err);
+    return refuse("scale_attn_weights", "is false, which GGUF has no key for", err);
   const char *key = (*out_arch)->family->is_gpt2 ? "activation_function" : "hidden_act";
   if (find(config, key) != NULL && !is_text(config, key, (*out_arch)->family->is_gpt2 ? "gelu_new" : "silu"))
-    return refuse(key, "is another one than GGUF has for this model", err);
+    return refuse(key, "differs from the one that GGUF has for this model", err);
   if (strcmp(arch, "llama") != 0 && json_is_true(find(config, "use_sliding_window")))
-    return refuse("use_sliding_window", "is true, which GGUF cannot say of this model", err);
+    return refuse("use_sliding_window", "is true, which GGUF has no key for in this model", err);
   return (*out_arch)->family->is_gpt2 ? BS_OK : check_rope(config, err);
 }
 
-/* Where config.json has the number of a key of the table. */
+/* The value in config.json for a key of the table; NULL: it has none. */
 static const json_t *value_of(const json_t *config, const bs_gguf_arch *arch, const char *name) {
   const json_t *value = find(config, name);
   if (strcmp(name, "sliding_window") == 0 && !is_text(config, "model_type", "mistral")) return NULL;

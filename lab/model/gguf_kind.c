@@ -13,7 +13,7 @@
 
 static const char blank_mark[] = "\xe2\x96\x81"; /* U+2581 */
 
-/* What a name of tokenizer.ggml.pre stands for. "": GPT-2's, which ByteLevel has itself. */
+/* The pattern that a name of tokenizer.ggml.pre means. "": GPT-2's pattern, which ByteLevel contains. */
 static const struct {
   const char *name, *pattern;
   int nfc, ignore_merges;
@@ -88,9 +88,9 @@ static int32_t bytes_kind(const json_t *tokenizer, bs_gguf_tok *out, bs_error *e
   }
   if (!known) return bs_gguf_kind_refuse("a pre-tokenizer that is not GPT-2's, Llama 3's or Qwen2's", err);
   if (normal.n > (size_t)nfc) return bs_gguf_kind_refuse("a normalizer other than NFC", err);
-  if (out->pre == NULL && whole) return bs_gguf_kind_refuse("ignore_merges beside this pre-tokenizer", err);
+  if (out->pre == NULL && whole) return bs_gguf_kind_refuse("ignore_merges with this pre-tokenizer", err);
   if (out->pre == NULL)
-    return bs_gguf_kind_refuse(nfc ? "NFC beside this pre-tokenizer" : "Qwen2's pre-tokenizer without NFC",
+    return bs_gguf_kind_refuse(nfc ? "NFC with this pre-tokenizer" : "Qwen2's pre-tokenizer without NFC",
                                err);
   return BS_OK;
 }
@@ -132,7 +132,7 @@ static int32_t read_template(const json_t *template, bs_gguf_tok *out, bs_error 
     texts += json_object_get(item, "Sequence") != NULL;
     if (special == NULL) continue;
     if (*to >= 0 || (*to = id_of(template, special)) < 0)
-      return bs_gguf_kind_refuse("more than one token before or behind a text", err);
+      return bs_gguf_kind_refuse("more than one token before or after a text", err);
   }
   return texts == 1 ? BS_OK : bs_gguf_kind_refuse("a template that is not of one text", err);
 }

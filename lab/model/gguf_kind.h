@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * gguf_kind.h - what the keys of a GGUF file say of a folder's tokenizer, beside its tokens and merges. */
+ * gguf_kind.h - a folder's tokenizer as keys of a GGUF file, except tokens and merges. */
 #ifndef BS_LAB_MODEL_GGUF_KIND_H
 #define BS_LAB_MODEL_GGUF_KIND_H
 #include <jansson.h>

@@ -51,7 +51,7 @@ static void put_steps(unsigned char *p, const int8_t *steps, const uint8_t *lows
   }
 }
 
-/* What bs_quant_round gives for a row. */
+/* The result of bs_quant_round for a row. */
 typedef struct rounded {
   uint8_t *codes, *low_steps;
   float *scales, *lows;
@@ -80,7 +80,7 @@ static void fit_codes(const bs_quant *f, const float *row, int64_t n, double sca
     codes[k] = (uint8_t)((empty ? 0 : nearest(((double)row[k] + low) / scale, least, most)) + f->zero);
 }
 
-/* A scale that is no f16: it becomes the next one, and steps and codes are made for that. */
+/* Rounds a scale that is not an f16 to the nearest f16, and makes steps and codes for the new scale. */
 static void refit_span(const bs_quant *f, const float *row, int64_t span, const rounded *r) {
   const int steps = (f->flags & BS_QUANT_STEPS) != 0, lows = (f->flags & BS_QUANT_LOWS) != 0;
   const float scale = as_half(r->scales[span]), low = lows ? as_half(r->lows[span]) : 0.0F;

@@ -208,7 +208,7 @@ static int32_t put_around(const bs_gguf_tok *kind, const json_t *config, bs_gguf
   const int64_t eos = id_of(config, "eos_token_id");
   const int64_t bos = kind->before >= 0 ? kind->before : id_of(config, "bos_token_id");
   if (kind->after >= 0 && eos >= 0 && kind->after != eos)
-    return bs_gguf_kind_refuse("a token behind a text that is not eos_token_id of config.json", err);
+    return bs_gguf_kind_refuse("a token after a text that is not eos_token_id of config.json", err);
   put_id(bos, "tokenizer.ggml.bos_token_id", keys);
   put_id(kind->after >= 0 ? kind->after : eos, "tokenizer.ggml.eos_token_id", keys);
   bs_gguf_put_bool(keys, "tokenizer.ggml.add_bos_token", kind->before >= 0);

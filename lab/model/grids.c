@@ -140,7 +140,7 @@ static const bs_grid *grid_of(const bs_grids *grids, const bs_onnx_tensor *weigh
   return NULL;
 }
 
-/* The columns of one scale of X in bytes, beside a weight of `cols` columns. */
+/* How many columns of X in bytes share a scale, in a product with a weight of `cols` columns. */
 static int64_t group_of_x(const bs_grid *g, int64_t cols) {
   int64_t group = g->block;
   if (g->form.struct_size != 0) group = g->form.group == cols ? 0 : g->form.span;

@@ -48,7 +48,7 @@ int32_t bs_grids_of_schemes(const bs_onnx *floats, const char *list, const char 
                             bs_error *err);
 void bs_grids_free(bs_grids *grids);
 /* The initializer that a MatMul or Gemm has as its second matrix, also through Transpose, Identity and Cast;
- * NULL: it is none, or no matrix of floats. */
+ * NULL: it is not an initializer, or not a matrix of floats. */
 const bs_onnx_tensor *bs_product_weight(const bs_onnx_graph *graph, const bs_onnx_node *node);
 /* Element i of a tensor of numbers; types of 4 bits are packed. */
 double bs_grid_number(const bs_onnx_tensor *tensor, int64_t i);

@@ -30,7 +30,7 @@ static void name_of(const bs_layers *l, const char *weight, char *out, size_t si
   }
 }
 
-/* The next row of a weight that this run has not met yet; n: there is none. */
+/* The next row of the weight that this run has not used yet; n: no row is left. */
 static size_t find(const bs_layers *l, const char *name) {
   for (size_t i = 0; i < l->n; i++)
     if (l->seen[i] == 0 && strcmp(l->rows[i].name, name) == 0) return i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * layers.h - the outputs of the products of a float model beside those of copies of it: products are matched
- * by the names of their weights. */
+ * layers.h - compares the outputs of the products of a float model with those of copies of the model.
+ * Products are matched by the names of their weights. */
 #ifndef BS_LAB_MODEL_LAYERS_H
 #define BS_LAB_MODEL_LAYERS_H
 #include <jansson.h>
@@ -8,7 +8,8 @@
 #include "blockshock/graph.h"
 #include "lab/model/grids.h"
 
-/* What a layer's measured / predicted error may be; below the least it is much better than rounding. */
+/* The limit of a layer's measured / predicted error. Below BS_LAYERS_LEAST the error is much smaller than
+ * rounding explains. */
 #define BS_LAYERS_LIMIT 2.0
 #define BS_LAYERS_LEAST 0.5
 enum { BS_LAYERS_COPIES = 5 }; /* the measured model, then the noisy ones */
@@ -35,7 +36,7 @@ typedef struct bs_layers {
 
 /* Run the float model with bs_session_trace and bs_layers_keep, then a copy with bs_layers_compare, on the
  * same inputs; bs_layers_next stands before each run. The sessions are open without the passes that join
- * products with what is behind them. */
+ * products with nodes after them. */
 void bs_layers_next(bs_layers *layers, uint32_t copy);
 void bs_layers_keep(void *layers, const bs_node_trace *row);
 void bs_layers_compare(void *layers, const bs_node_trace *row);

@@ -41,8 +41,8 @@ typedef struct range {
   double least, most;
 } range;
 
-/* What rounding changes in a grid that the range of a group gives: from the smallest to the largest number
- * with lows or zeros, else from minus the largest magnitude to it. */
+/* The change of w by rounding to a grid over the range of its group. With lows or zeros the grid goes from
+ * the smallest to the largest number, else from minus the largest magnitude to the largest magnitude. */
 static double rounding_by_scheme(const bs_quant *form, const range *r, double w) {
   const double top = (double)((1 << form->bits) - 1), peak = fmax(-r->least, r->most);
   const int ranged = (form->flags & (BS_QUANT_LOWS | BS_QUANT_ZEROS)) != 0;

@@ -145,7 +145,7 @@ static const char *scales_of(maker *m, const char *x) {
   return of_two(m, "Max", of_two(m, "Mul", most, number(m, 1.0 / 127.0)), number(m, 1e-30));
 }
 
-/* What the ends of a range cut off is known: it is cut off here too, and is no noise. */
+/* Cuts t off at the ends of a static range. The loss of the cut is known exactly, so it is no noise. */
 static const char *inside(maker *m, const char *t) {
   const bs_x_grid *x = m->x;
   if (x->group != 0) return t;
@@ -181,7 +181,7 @@ static int64_t opset_of(const bs_onnx *model) {
   return 0;
 }
 
-/* The row before `i` that takes the same X in the same way; n: there is none. */
+/* The row before `i` that takes the same X in the same way; n: no row does. */
 static size_t same_before(const bs_grids *grids, size_t i) {
   const bs_x_grid *a = &grids->xs[i];
   for (size_t k = 0; k < i; k++) {

@@ -41,7 +41,7 @@ static void count_row(bs_differs *d, int same) {
   d->same += same != 0;
 }
 
-/* The float output beside another one, of `count` numbers in rows of `row`. */
+/* Compares a row of n numbers of the float output with the same row of the other model. */
 static void take_row(const double *f, const double *v, int64_t n, bs_differs *d) {
   double most_f = -INFINITY, most_v = -INFINITY;
   int64_t at_f = 0, at_v = 0;

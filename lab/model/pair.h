@@ -6,7 +6,7 @@
 #define BS_LAB_MODEL_PAIR_H
 #include "lab/model/model.h"
 
-/* What one output of one model differs by from the float model's, over all sets of inputs. */
+/* The difference between one output of a model and that of the float model, over all sets of inputs. */
 typedef struct bs_differs {
   double changed, size; /* sums of squares: of the difference, of the float output */
   double kl;            /* of the softmax of the last dimension: a sum over kl_rows */

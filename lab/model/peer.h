@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * peer.h - another runtime beside `bsrun model bench`: a program that runs the same model on the same inputs,
- * on command. Lines go to its standard input and come from its standard output (docs/dev/benchmarks.md,
- * "Peers of models"). It is compared before it is timed. */
+ * peer.h - another runtime that `bsrun model bench` times: a program that runs the same model on the same
+ * inputs, on command. Lines go to its standard input and come from its standard output
+ * (docs/dev/benchmarks.md, "Peers of models"). Its outputs are compared before it is timed. */
 #ifndef BS_LAB_MODEL_PEER_H
 #define BS_LAB_MODEL_PEER_H
 #include "lab/measure/sampler.h"
@@ -29,6 +29,6 @@ int32_t bs_model_peer_compare(bs_model_peer *peer, const bs_model *model, double
                               bs_error *err);
 /* The work of the next samples: "run", "prefill", "decode". */
 void bs_model_peer_work(bs_model_peer *peer, const char *work);
-/* As an arm of a sampling. */
+/* The peer as an arm of a sampling. */
 bs_sampler_arm bs_model_peer_arm(bs_model_peer *peer, uint32_t threads);
 #endif

@@ -11,7 +11,7 @@ static const bs_param_desc param = {.struct_size = (uint32_t)sizeof(bs_param_des
                                     .name = "fault",
                                     .default_text = "none",
                                     .choices = NAMES,
-                                    .doc = "what is wrong (share/doc/blockshock/gates.md)"};
+                                    .doc = "what is wrong (share/doc/blockshock/dev/gate-controls.md)"};
 
 /* The number of a word in the list of choices is the fault's. */
 int32_t bad_fault_of(const bad_plugin *plugin, uint32_t *out_fault, bs_error *err) {

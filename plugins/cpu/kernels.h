@@ -332,7 +332,8 @@ typedef struct cpu_kernels {
   /* n integers to and from f32 (cpu_whole_index): towards zero, not beyond the ends, NaN becomes 0. */
   void (*load_whole[3])(float *dst, const void *src, int64_t n);
   void (*store_whole[3])(void *dst, const float *src, int64_t n);
-  /* The same as 64 bits, the low bits back, and steps modulo 2^64; out may be an operand. */
+  /* n integers to i64, and the low bits of i64 to integers; sums and products modulo 2^64; out may be an
+   * operand. */
   void (*i64_load[3])(int64_t *dst, const void *src, int64_t n);
   void (*i64_store[3])(void *dst, const int64_t *src, int64_t n);
   void (*i64_add)(int64_t *out, const int64_t *a, const int64_t *b, int64_t n);
@@ -380,8 +381,8 @@ typedef struct cpu_kernels {
   void (*attend_scale)(float *v, float by, int64_t n);
   /* Copies n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
   void (*strips)(float *panels, int64_t step, const float *row, int64_t n);
-  /* Of a few queries, keys as they lie: f32, bf16, f16. s[k] = x . row k; sums += p[k] row k. ld: elements
-   * between rows; n: a multiple of 16. */
+  /* For a few queries, with keys that are not packed: f32, bf16, f16. s[k] = x . row k; sums += p[k] row k.
+   * ld: elements between rows; n: a multiple of 16. */
   void (*attend_dots[3])(float *s, const float *x, const void *rows, int64_t ld, int64_t keys, int64_t n);
   void (*attend_gather[3])(float *sums, const float *p, const void *rows, int64_t ld, int64_t keys,
                            int64_t n);

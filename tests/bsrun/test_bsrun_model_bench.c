@@ -80,7 +80,7 @@ START_TEST(a_run) {
   ck_assert(share > 0.99 && share < 1.01);
   const json_t *memory = json_object_get(result, "memory");
   ck_assert(real_of(memory, "resident_bytes") > 0 && real_of(memory, "bar_bytes") > 0);
-  /* A sanitizer holds memory of its own. */
+  /* A sanitizer takes more memory. */
   ck_assert(BS_SLOW || json_is_true(json_object_get(memory, "within")));
   json_decref(result);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * bucket_run.h - the models of cases with one size of their inputs as a symbol: a session whose plans serve
- * ranges of sizes beside one that plans each size alone. Graphs as text and results are equal, bit by bit.
- * BS_TEST_DUMP=1 prints why sizes are planned alone, and graphs that differ. */
+ * bucket_run.h - runs the models of cases with a size of their inputs as a symbol, in two sessions. The plans
+ * of one serve ranges of sizes; the other plans each size alone. Graphs as text and results must be equal,
+ * bit by bit. BS_TEST_DUMP=1 prints why sizes are planned alone, and graphs that differ. */
 #ifndef BS_TESTS_GRAPH_BUCKET_RUN_H
 #define BS_TESTS_GRAPH_BUCKET_RUN_H
 #include "graph/api.h"
@@ -101,7 +101,8 @@ static inline int bucket_same_dump(case_run *c, bs_session *shared, bs_session *
   return same;
 }
 
-/* Symbols of a model: those of `vary` take the sizes in turn, the second one of it in the other order. */
+/* The symbols of a model. Those in `vary` take the sizes one after the other; the second of them takes the
+ * sizes in the opposite order. */
 typedef struct bucket_way {
   const char *names[BUCKET_SYMBOLS];
   int64_t first[BUCKET_SYMBOLS];
@@ -170,7 +171,7 @@ static inline int bucket_run(case_run *c, bs_graph *model, const bucket_way *w, 
   return good;
 }
 
-/* A model that has symbols: each alone, the others 3, then the first two at once. */
+/* Varies each symbol of a model alone while the others are 3, then the first two together. */
 static inline int bucket_symbols(case_run *c, bs_graph *model, bucket_count *io) {
   const gmodel *m = model->model;
   bucket_way w = {.n = m->n_symbols};
@@ -213,7 +214,8 @@ static inline int bucket_made(case_run *c, const char *path, const int64_t *size
   return good;
 }
 
-/* The symbols of a model, or every size of its inputs in turn as one, then two at once. enum case_outcome. */
+/* Varies the symbols of a model. If it has none, each size of its inputs becomes a symbol, one after the
+ * other, then two sizes together. Returns enum case_outcome. */
 static inline int bucket_file(case_run *c, const char *path, bucket_count *io) {
   bs_graph *model = NULL;
   bs_error err = BS_ERROR_INIT;

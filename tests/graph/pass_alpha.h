@@ -128,7 +128,7 @@ static void product_by_sixteen(void) {
 static void product_by_more(void) {
   tb_output("y", pa_times(pg_product(ps_input("x"), ps_matrix()), -17));
 }
-/* As written, what is summed has been multiplied already. */
+/* As written, the terms of the sums have been multiplied already. */
 static void rows_by_more(void) {
   tb_output("y", pg_product(pa_times(ps_input("x"), 17), ps_matrix()));
 }

@@ -245,8 +245,8 @@ START_TEST(tests_each_end_of_a_range) {
 }
 END_TEST
 
-/* What is x at all sizes of 5 to 8 that are looked at and -x at 6: by a remainder, by a comparison, and by a
- * dim of 1 that Squeeze takes out. */
+/* Makes a value that is -x at size 6, and x at the other sizes of 5 to 8 that the plan looks at. Kind 0 uses
+ * a remainder, 1 a comparison, 2 a dim of 1 that Squeeze takes out. */
 static uint32_t x_or_less(int kind, uint32_t x) {
   const int64_t six[] = {6}, three[] = {3}, zero[] = {0}, from[] = {5}, to[] = {99}, two[] = {2};
   const uint32_t rows = rows_of(x), in[] = {x, tb_ints(1, from), tb_ints(1, to), tb_ints(1, zero)};
@@ -315,7 +315,8 @@ START_TEST(keeps_weights_of_a_refused_range) {
 }
 END_TEST
 
-/* In f64 weights are a graph's own, and end with it: they are found again by what they are. */
+/* In f64 each graph owns its weights and frees them. The next graph finds the packed weights by the contents.
+ */
 START_TEST(packs_f64_weights_once) {
   enum { SIDE = 16 };
   const int64_t dims[] = {-1, SIDE}, w[] = {SIDE, SIDE};

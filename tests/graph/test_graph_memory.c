@@ -186,7 +186,7 @@ static bs_session_stats stats_of(bs_session *session) {
 
 enum { GGUF_WIDTH = 1024, GGUF_INNER = 12288, GGUF_LAYERS = 1, GGUF_WORDS = 1024, GGUF_THREADS = 2 };
 
-/* Adds the record of a tensor whose bytes are in a hole behind the file's head. */
+/* Adds the record of a tensor whose bytes are in a hole after the file's head. */
 static void add_record(const char *name, int layer, int64_t rows, int64_t cols, uint64_t *io_at) {
   char full[64];
   if (layer >= 0)
@@ -234,8 +234,9 @@ static uint64_t write_gguf(void) {
   return at;
 }
 
-/* While it is packed a process holds the packed weights, 16 rows a member and 8 MiB: neither the file, whose
- * pages are given back behind each member, nor floats. After a run: the bar of docs/quant.md. */
+/* While weights are packed, a process holds the packed weights, 16 rows for each member and 8 MiB. It holds
+ * no floats, and each member gives back the file's pages that it has read. After a run docs/quant.md has the
+ * limit. */
 START_TEST(quantised_weights_are_packed_from_the_file) {
   bs_error err = BS_ERROR_INIT;
   bs_graph *graph = NULL;

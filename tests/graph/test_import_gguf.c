@@ -223,10 +223,10 @@ static void narrow_folder(uint32_t dtype) {
 
 /* ---- runs ------------------------------------------------------------------------------------- */
 
-/* Of the next runs; NULL, 0: as the file asks. */
+/* The options of the next runs; NULL, 0: the file's. */
 static const char *activations;
 static bs_graph_options opened = {.struct_size = (uint32_t)sizeof opened};
-/* Of the last run. */
+/* The results of the last run. */
 static uint32_t products; /* nodes of matmul_q */
 static uint64_t state_bytes;
 
@@ -326,7 +326,7 @@ START_TEST(quantised_weights_are_read) {
 }
 END_TEST
 
-/* Beside quantised weights the cache is f16; what it rounds is seen, and is little. */
+/* With quantised weights the cache is f16. Its rounding changes the outputs, but little. */
 START_TEST(the_cache_has_16_bits) {
   float full[TOKENS * 5], narrow[TOKENS * 5];
   uint32_t dtype = 0;

@@ -51,8 +51,8 @@ static inline int ids_are(const bs_tokenizer *t, const json_t *text, uint32_t fl
   return ok;
 }
 
-/* Decodes whole, and token by token. A run of byte tokens that is no UTF-8 may differ then; every piece is
- * UTF-8. */
+/* Decodes all ids together, then token by token. A run of byte tokens that is not UTF-8 may differ between
+ * the two; every piece is UTF-8. */
 static inline int text_is(const bs_tokenizer *t, const lists *ids, uint32_t flags, const json_t *want) {
   const size_t size = json_string_length(want);
   char *text = malloc(size + 1);
@@ -79,7 +79,7 @@ static inline int text_is(const bs_tokenizer *t, const lists *ids, uint32_t flag
   return ok;
 }
 
-/* Of a line that has a text and its ids alone, without those around it. */
+/* Checks a line that has a text and the ids of the text alone, without ids before and after it. */
 static inline const char *check_ids(const bs_tokenizer *t, const json_t *row) {
   lists ids = list_of(json_array_get(row, 1));
   const char *wrong =
@@ -89,7 +89,7 @@ static inline const char *check_ids(const bs_tokenizer *t, const json_t *row) {
 }
 
 /* NULL: the line is right; else what is not. */
-static inline const char *check_line(const bs_tokenizer *t, const json_t *row, size_t before, size_t behind) {
+static inline const char *check_line(const bs_tokenizer *t, const json_t *row, size_t before, size_t after) {
   const json_t *text = json_array_get(row, 0), *decoded = json_array_get(row, 2),
                *special = json_array_get(row, 3);
   if (json_array_size(row) == 2) return check_ids(t, row);
@@ -97,9 +97,9 @@ static inline const char *check_line(const bs_tokenizer *t, const json_t *row, s
   if (json_is_null(decoded)) decoded = text;
   if (json_is_null(special)) special = decoded;
   lists ids = list_of(json_array_get(row, 1)), any = list_of(json_array_get(row, 4));
-  const char *wrong = ids.n < before + behind                ? "too few ids"
+  const char *wrong = ids.n < before + after                 ? "too few ids"
                       : !ids_are(t, text, 0, ids.ids, ids.n) ? "ids"
-                      : !ids_are(t, text, BS_ENCODE_PLAIN, ids.ids + before, ids.n - before - behind)
+                      : !ids_are(t, text, BS_ENCODE_PLAIN, ids.ids + before, ids.n - before - after)
                           ? "ids alone"
                       : !text_is(t, &ids, 0, decoded)                 ? "text"
                       : !text_is(t, &ids, BS_DECODE_SPECIAL, special) ? "text with special tokens"
@@ -115,7 +115,7 @@ static inline int check_file(const char *json, const char *cases, int *out_wrong
   bs_tokenizer *t = opened(json);
   FILE *f = fopen(cases, "r");
   char *line = NULL;
-  size_t room = 0, before = 0, behind = 0;
+  size_t room = 0, before = 0, after = 0;
   int count = 0;
   *out_wrong = 0;
   need(f != NULL, cases, "cannot be read");
@@ -124,9 +124,9 @@ static inline int check_file(const char *json, const char *cases, int *out_wrong
     need(row != NULL, cases, "a line is no JSON");
     if (count == 0) {
       before = (size_t)json_integer_value(json_array_get(row, 0));
-      behind = (size_t)json_integer_value(json_array_get(row, 1));
+      after = (size_t)json_integer_value(json_array_get(row, 1));
     }
-    const char *wrong = count == 0 ? NULL : check_line(t, row, before, behind);
+    const char *wrong = count == 0 ? NULL : check_line(t, row, before, after);
     if (wrong != NULL && ++*out_wrong <= 5) printf("%s:%d: %s: %.300s", cases, count + 1, wrong, line);
     json_decref(row);
   }

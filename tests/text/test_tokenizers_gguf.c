@@ -291,7 +291,7 @@ START_TEST(merges_by_score) {
   t = opened(write_words(of_llama, no_prefix));
   ids_of(t, "aba", 0, "10 2");
   bs_tokenizer_close(t);
-  t = opened(write_words(of_llama, no_bytes)); /* a byte token is none by its type, but by its name */
+  t = opened(write_words(of_llama, no_bytes)); /* the name makes a byte token, not the type */
   ids_of(t, "\xc3\xa4", BS_ENCODE_PLAIN, "3 4");
   bs_tokenizer_close(t);
   t = opened(write_words(of_llama, with_tag)); /* a control token is never made of text */
@@ -316,7 +316,7 @@ START_TEST(ids_around) {
   t = opened(write_words(of_gpt2, unnamed)); /* a token without a text has a name */
   ck_assert_str_eq(bs_tokenizer_token(t, 3), "[EMPTY_3]");
   bs_tokenizer_close(t);
-  t = opened(write_words(of_llama, phi3)); /* takes the blank behind </s>, not that behind <s> */
+  t = opened(write_words(of_llama, phi3)); /* takes the blank after </s>, not the one after <s> */
   ids_of(t, "</s> a", BS_ENCODE_PLAIN, "2 5 6");
   ids_of(t, "<s> a", BS_ENCODE_PLAIN, "1 5 5 6");
   bs_tokenizer_close(t);

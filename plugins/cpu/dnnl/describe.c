@@ -110,7 +110,7 @@ static int check_isa(const cpu_dnnl_lib *lib, const cpu_matmul *s, bs_op_answer 
   return 1;
 }
 
-/* What no oneDNN is asked to do. */
+/* Refuses queries that no version of oneDNN serves here. */
 static int check_types(const bs_op_query *query, const cpu_matmul *s, bs_op_answer *answer) {
   if ((query->flags & BS_QUERY_TOKENWISE) != 0)
     return cpu_answer_no(answer, BS_REASON_DISABLED, "oneDNN chooses its blocks by the number of tokens");

@@ -33,7 +33,8 @@ static inline void amx_whole_sums(void *room, const cpu_quant_whole *d, const am
   }
 }
 
-/* X has zeros behind its columns, and codes a copy with zeros where a tile would pass the end of a panel. */
+/* X has zeros after its columns. Where a tile would pass the end of a panel, it reads a copy of the codes
+ * with zeros at the end. */
 static void amx_whole_part_run(void *room, const cpu_quant_whole *d, const amx_whole_part *part) {
   const int64_t last = d->columns % WHOLE_COLUMNS, most = d->columns - last, line = d->ldc * 4;
   const uint8_t *const w[2] = {d->w + part->p * d->w_step, d->w + part->q * d->w_step};

@@ -76,8 +76,8 @@ INLINE int64_t q_panel(int64_t panels, int64_t p) {
   return p < panels ? p : panels - 1;
 }
 
-/* Where tile after tile lies: panels p0, p0 + apart, .. For one token that is a panel of each quarter: then
- * every stream of codes is long, which the processors' own prefetchers need. */
+/* The panels of a tile: p0, p0 + apart, .. For one token a tile takes a panel of each quarter. Every stream
+ * of codes is then long, as the processors' prefetchers need it. */
 typedef struct q_walk {
   int64_t p0, apart, panels; /* that a tile takes */
 } q_walk;
@@ -86,7 +86,7 @@ INLINE int64_t q_walk_tiles(int64_t tokens, int64_t wide, int64_t panels) {
   return tokens > 1 ? (panels + wide - 1) / wide : panels / wide + panels % wide;
 }
 
-/* Tile number i of q_walk_tiles. Of one token the panels that are left have tiles of their own. */
+/* Tile number i of q_walk_tiles. Of one token each panel that is left is a separate tile. */
 INLINE q_walk q_walk_at(int64_t tokens, int64_t wide, int64_t panels, int64_t i) {
   const int64_t quarter = panels / wide;
   if (tokens > 1) return (q_walk){i * wide, 1, wide};

@@ -32,7 +32,7 @@ INLINE qf q_half(const uint8_t *arrays, int64_t index) {
   return qf_half(arrays + index * 2);
 }
 
-/* What the sums of a piece begin with. */
+/* Sets the first values of a piece's sums. */
 INLINE void q_begin(const int flags, const int T, const int N, const cpu_quant_tile *d, const q_place *at,
                     int64_t g, qi zero, qi *sums) {
   UNROLL for (int t = 0; t < T; t++) {
@@ -165,7 +165,7 @@ INLINE void q_groups_tokens(const int bits, const int flags, const int units, in
   }
 }
 
-/* Of the tokens that are left. */
+/* How many of the tokens that are left the next tile takes. */
 INLINE int64_t q_groups_next(int64_t left) {
   return left >= Q_MOST ? Q_MOST : left < 3 ? left : 3;
 }

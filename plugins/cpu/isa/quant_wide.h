@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * quant_wide.h - products of many tokens of X as it is with panels of quantised weights: a block of a panel
- * is widened once, to f32 of code - zero beside its scales and steps, and all tokens multiply it. The order
- * of the sums is that of quant_dot.h, so are the bits. */
+ * quant_wide.h - products of many tokens of X as it is with panels of quantised weights. A block of a panel
+ * is widened once: its codes become f32 of code - zero, and its scales and steps f32 too. Then all tokens
+ * multiply it. The order of the sums and the bits are those of quant_dot.h. */
 #ifndef BS_PLUGINS_CPU_ISA_QUANT_WIDE_H
 #define BS_PLUGINS_CPU_ISA_QUANT_WIDE_H
 

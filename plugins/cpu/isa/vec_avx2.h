@@ -285,7 +285,8 @@ INLINE ivec ivec_pair(ivec low, ivec high) {
   return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xaa);
 }
 
-/* The same pair of 16 bits in each lane; and the sums of both products of pairs, added. */
+/* ivec_set_pair puts one pair of 16-bit numbers into each lane. ivec_add_products adds to each lane of `sums`
+ * both products of its pairs. */
 INLINE ivec ivec_set_pair(int32_t pair) {
   return _mm256_set1_epi32(pair);
 }

@@ -269,7 +269,8 @@ INLINE ivec ivec_pair(ivec low, ivec high) {
   return _mm512_or_si512(_mm512_and_si512(low, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(high, 16));
 }
 
-/* The same pair of 16 bits in each lane; and the sums of both products of pairs, added. */
+/* ivec_set_pair puts one pair of 16-bit numbers into each lane. ivec_add_products adds to each lane of `sums`
+ * both products of its pairs. */
 INLINE ivec ivec_set_pair(int32_t pair) {
   return _mm512_set1_epi32(pair);
 }

@@ -259,7 +259,8 @@ INLINE ivec ivec_add(ivec a, ivec b) {
   return (ivec)((vec_bits)a + (vec_bits)b);
 }
 
-/* The same pair of 16 bits in each lane; and the sums of both products of pairs, added. */
+/* ivec_set_pair puts one pair of 16-bit numbers into each lane. ivec_add_products adds to each lane of `sums`
+ * both products of its pairs. */
 INLINE ivec ivec_set_pair(int32_t pair) {
   return (ivec){pair, pair, pair, pair};
 }

@@ -285,8 +285,9 @@ static double exact_score(const cpu_block *b, int64_t i, int64_t j, const float 
   return dot + (double)mask;
 }
 
-/* Powers are divided by their sum before they meet V, so that no sum is beyond what the mean of V can be.
- * They are zeros with nan_gives_0 where they have no sum: a V that is no finite number makes NaN of these. */
+/* Powers are divided by their sum before they meet V, so that no partial sum exceeds the largest magnitude of
+ * V. With nan_gives_0 the powers are zeros if their sum is NaN; a V that is not finite turns these zeros into
+ * NaN. */
 void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse) {
   const cpu_attend *call = b->call;
   const int64_t E = call->plan->E;

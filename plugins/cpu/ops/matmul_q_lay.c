@@ -17,7 +17,7 @@ static const float *floats_of(const q_plan *plan, const uint8_t *row, int64_t fi
   return room;
 }
 
-/* As by quantize_groups; returns the scale. */
+/* Quantises n numbers as quantize_groups does; returns the scale. */
 static float quantise(const q_plan *plan, const uint8_t *row, int64_t first, int64_t n, int8_t *to) {
   const cpu_kernels *kernels = &plan->state->kernels;
   const int64_t step = plan->shape.x_type == BS_F32 ? n : PIECE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * patterns_quant.c - products and rows of weights behind DequantizeLinear: they stay quantised. */
+ * patterns_quant.c - products and rows of weights that DequantizeLinear makes: the weights stay quantised. */
 #include <stdio.h>
 
 #include "tests/graph/fuzz_passes/changes.h"
