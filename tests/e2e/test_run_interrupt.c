@@ -13,7 +13,7 @@
 #define RINGS "ring ring ring ring ring ring ring ring ring ring "
 #define AFTER_MS (BS_SLOW ? 2000 : 300)
 #define LATER_MS (BS_SLOW ? 8000 : 2500) /* after a warm-up of two seconds */
-#define WITHIN_S (BS_SLOW ? 20.0 : 2.5)  /* shorter than the 5 s after which what does not end is ended */
+#define WITHIN_S (BS_SLOW ? 20.0 : 4)    /* shorter than the 5 s after which what does not end is ended */
 
 /* Each would go on for much longer; `told` stands on stderr, and `shown` on stdout: what is known until then.
  * `after_ms`: when it is interrupted; 0: after AFTER_MS. */
@@ -88,7 +88,7 @@ static char *said(const char *name) {
   return text;
 }
 
-/* Interrupts a verb after so long: it ends soon, with exit 130. 1: it printed what is expected. */
+/* Interrupts a verb after so long: it ends with exit 130. 1: it ended soon, and printed what is expected. */
 static int interrupts_after(int verb, unsigned after_ms) {
   const char *const words = verbs[verb].words, *const shown = verbs[verb].shown;
   int status = 0, waited = 0;
@@ -101,7 +101,10 @@ static int interrupts_after(int verb, unsigned after_ms) {
   kill(pid, SIGINT);
   for (waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited++) {
     usleep(1000);
-    ck_assert_msg(waited < WITHIN_S * 1000, "%s did not end: %s", words, said("err.txt"));
+    if (waited < WITHIN_S * 1000) continue;
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    return 0;
   }
   ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "%s: status %x: %s", words, (unsigned)status,
                 said("err.txt"));
@@ -110,7 +113,7 @@ static int interrupts_after(int verb, unsigned after_ms) {
          (shown == NULL || strstr(said("out.txt"), shown) != NULL);
 }
 
-/* A slow machine is not yet where it can print that: it is interrupted later. */
+/* A busy machine is not yet where it can print that, or in a long sample: it is interrupted again, later. */
 START_TEST(test_interrupted_verb) {
   const unsigned after = verbs[_i].after_ms != 0 ? verbs[_i].after_ms : AFTER_MS;
   if (interrupts_after(_i, after) || interrupts_after(_i, 3 * after) || interrupts_after(_i, 8 * after))
