@@ -7,8 +7,19 @@
 #include <unistd.h>
 
 #include "cpu.h"
+#include "pool.h"
 
-#define HUGE_PAGE ((uint64_t)2 << 20)
+/* AddressSanitizer finds overruns and leaks of blocks that it allocates itself. */
+#if defined(__SANITIZE_ADDRESS__)
+#define POOLED 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define POOLED 0
+#endif
+#endif
+#ifndef POOLED
+#define POOLED 1
+#endif
 
 /* Nothing of the processor needs opening: the device is the plugin's state. */
 static int32_t device_count(void *state, uint32_t *out_count, bs_error *err) {
@@ -51,7 +62,8 @@ static void device_close(void *device) {
 }
 
 /* Large blocks start at 2 MiB boundaries and request huge pages: a weight of 64 MiB is 16,384 small pages,
- * more than any TLB holds. Memory is zeroed, which also places its pages near this thread. */
+ * more than any TLB holds. Smaller ones come from regions of huge pages. Memory is zeroed, which also places
+ * its pages near this thread. */
 static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err) {
   (void)device;
   const int large = bytes >= 2 * HUGE_PAGE;
@@ -65,7 +77,8 @@ static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **ou
     return bs_fail(err, BS_OVERFLOW, "BS-CPU-SIZE", "%llu bytes are more than can be addressed",
                    (unsigned long long)bytes);
   void *p = NULL;
-  const int rc = posix_memalign(&p, (size_t)boundary, bytes == 0 ? 64 : (size_t)bytes);
+  if (POOLED && bytes >= CPU_POOL_LEAST && !large && boundary == 64) p = cpu_pool_alloc(bytes);
+  const int rc = p != NULL ? 0 : posix_memalign(&p, (size_t)boundary, bytes == 0 ? 64 : (size_t)bytes);
   if (rc != 0) {
     bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for %llu bytes", (unsigned long long)bytes);
     if (err != NULL) {
@@ -82,7 +95,7 @@ static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **ou
 
 static void mem_free(void *device, void *ptr) {
   (void)device;
-  free(ptr);
+  if (!POOLED || !cpu_pool_free(ptr)) free(ptr);
 }
 
 static int32_t mem_copy(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,

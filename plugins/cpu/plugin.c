@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cpu.h"
+#include "pool.h"
 
 static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto",
@@ -116,6 +117,7 @@ static int32_t deactivate(void *opaque, bs_error *err) {
 #ifdef BS_CPU_DNNL
   cpu_dnnl_destroy(state->dnnl);
 #endif
+  cpu_pool_trim();
   (void)pthread_mutex_destroy(&state->codes_lock);
   free(state);
   return BS_OK;
