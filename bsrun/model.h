@@ -58,11 +58,11 @@ typedef struct model_asked {
   double since;
 } model_asked;
 
-/* The line of progress is wiped out: before anything is printed. */
+/* Clears the line of progress. Call it before anything is printed. */
 void model_progress_end(model_asked *asked);
-/* Reads parsed options that may have dim, input, constant, pass, backend, threads, seed, cache-tokens,
- * cache-dtype, tune-cache (without which no tuning file is read) and those of plugins; the first word is the
- * model. The caller frees in every case; `a` outlives it, and `out` is not moved. */
+/* Reads parsed options: dim, input, constant, pass, backend, threads, seed, cache-tokens, cache-dtype,
+ * tune-cache and those of plugins, as far as they are there. Without tune-cache no tuning file is read. The
+ * first word is the model. The caller frees in every case; `a` outlives it, and `out` is not moved. */
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* Reads them as model_asked_read does, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);

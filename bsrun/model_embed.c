@@ -179,12 +179,12 @@ const bsrun_verb model_embed = {
     .words = "MODEL TEXT... [--with prompts=FILE] [--to FILE] [options]",
     .summary = "vectors of texts, and how alike the texts are",
     .about =
-        "MODEL is an ONNX file of a sentence encoder with tokenizer.json beside it, or its folder\n"
+        "MODEL is an ONNX file of a sentence encoder with tokenizer.json in its folder, or the folder\n"
         "(model.onnx, onnx/model.onnx, or vectors.txt). The hidden states of a text are pooled as\n"
-        "1_Pooling/config.json says, else by their mean, and the vector is brought to length 1. The first\n"
-        "line says what was pooled. Of several texts the table has the cosines of all pairs; of more than\n"
-        "12 the nearest text. -o json has the vectors. Texts that are longer than the model takes are cut,\n"
-        "with a note. Exit 3: a module, a pooling or an input that is not served, by name.\n",
+        "1_Pooling/config.json defines, else by their mean. The vector then gets length 1. The first line\n"
+        "names the pooling. For several texts the table has the cosines of all pairs; for more than 12 it\n"
+        "has the nearest text of each. -o json has the vectors. Texts that are longer than the model takes\n"
+        "are cut, with a note. Exit 3: a module, a pooling or an input is not served; the error names it.\n",
     .examples =
         "  bsrun model embed minilm 'A cat sits outside' 'A dog plays in the garden'\n"
         "  bsrun model embed minilm --with prompts=texts.txt --to vectors.npy -q\n",

@@ -213,22 +213,18 @@ const bsrun_verb model_quantize = {
         "FORMAT]",
     .summary = "a copy of a model with weights of 8 or 4 bits, as ONNX or GGUF",
     .about =
-        "Weights that MatMul, Gemm and Gather read become whole numbers with scales; all else is copied as "
-        "it\n"
-        "is. Schemes: w8 (8 bits, a scale a row), w8g32, w4g32, w4g128 (a scale for so many columns), w4z32\n"
-        "(with zeros). Blocks are DequantizeLinear from opset 21 on, and before it MatMulNBits, which takes "
-        "the\n"
-        "place of MatMul. `error` is the root mean square of what the rounding changed, relative to the "
-        "weight.\n"
-        "--activations static puts QuantizeLinear and DequantizeLinear around X of products whose weight has "
-        "a\n"
-        "scale a row; its range is that of the inputs in `calibrate`.\n"
-        "--with kl=X or bits=X chooses a scheme for each weight (w4g32, w8 or float): weights that read one\n"
-        "value have one scheme, and each is measured on the inputs of `calibrate`, or on made ones.\n"
-        "A FOLDER of llama, mistral, qwen2, qwen3 or gpt2 becomes a file .gguf, with its tokenizer: w8g32 is "
-        "Q8_0\n"
-        "(the default there), w4g32 Q4_0, w4k Q4_K, w6k Q6_K.\n"
-        "Any model opens so without a copy: --weights of model run, bench, check and generate.\n",
+        "Weights that MatMul, Gemm and Gather read become whole numbers with scales. All else is copied.\n"
+        "Schemes: w8 (8 bits, a scale for each row); w8g32, w4g32, w4g128 (a scale for so many columns);\n"
+        "w4z32 (with zeros). Blocks are written as DequantizeLinear from opset 21 on. Before it,\n"
+        "MatMulNBits replaces MatMul. `error` is the root mean square of the change by rounding, relative\n"
+        "to the weight.\n"
+        "--activations static puts QuantizeLinear and DequantizeLinear around X of products whose weight\n"
+        "has a scale for each row. The range is that of the inputs in `calibrate`.\n"
+        "--with kl=X or bits=X chooses a scheme for each weight: w4g32, w8 or float. Weights that read one\n"
+        "value get one scheme. Each scheme is measured on the inputs in `calibrate`, or on made ones.\n"
+        "A FOLDER of llama, mistral, qwen2, qwen3 or gpt2 becomes a .gguf file with its tokenizer: w8g32\n"
+        "is Q8_0 (the default there), w4g32 Q4_0, w4k Q4_K, w6k Q6_K.\n"
+        "--weights of model run, bench, check and generate rounds weights in memory, without a copy.\n",
     .examples =
         "  bsrun model quantize minilm.onnx minilm-w8.onnx\n"
         "  bsrun model quantize model.onnx small.onnx --weights 'lm_head*=w8;*embed*=float;*=w4g32'\n"

@@ -74,11 +74,12 @@ const bsrun_verb model_tokenize = {
     .words = "MODEL TEXT [--to FILE] [-o FORMAT]",
     .summary = "the token ids of a text",
     .about =
-        "MODEL is a folder with tokenizer.json, that file, a model's file beside it, or a file .gguf, which\n"
-        "has its own tokenizer. The ids are those of Hugging Face's tokenizers, with the tokens that the\n"
-        "model wants around a text. `token` is what the vocabulary has, `text` what the token adds to the\n"
-        "text. Exit 3: the tokenizer has a part that is not known, which the error names. Exit 4: the file\n"
-        "is damaged, or TEXT is not UTF-8. Exit 5: Block-Shock was built without PCRE2 or utf8proc.\n",
+        "MODEL is a folder with tokenizer.json, that file, a model's file next to it, or a .gguf file,\n"
+        "which contains its tokenizer. The ids are those of Hugging Face's tokenizers, with the tokens\n"
+        "that the model wants around a text. `token` is the text in the vocabulary, `text` is the part of\n"
+        "the output that the token adds. Exit 3: a part of the tokenizer is not known; the error names it.\n"
+        "Exit 4: the file is damaged, or TEXT is not UTF-8. Exit 5: Block-Shock was built without PCRE2 or\n"
+        "utf8proc.\n",
     .examples =
         "  bsrun model tokenize minilm 'Hello world!'\n"
         "  bsrun model tokenize gpt2 'Once upon a time' --to prompt.npy -o json\n",

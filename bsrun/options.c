@@ -91,7 +91,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                     "who serves a node of the model; bsrun model explain -o json has the keys"},
     [OPT_AGAINST] = {"against", 0, 0, 0, "MODEL", "the float model that a quantised one was made of"},
     [OPT_PEER] = {"peer", 0, 0, 0, "NAME[:MODEL]",
-                  "time another runtime in turns: llama, onnxruntime, openvino, or a program's path"},
+                  "time another runtime alternately: llama, onnxruntime, openvino, or a program's path"},
     [OPT_CACHE_TOKENS] = {"cache-tokens", 0, 0, 0, "N", "tokens of the key-value cache of a model's folder"},
     [OPT_VARY] = {"vary", 'x', 1, 0, "KEY=VALUES",
                   "what varies: KEY=a,b or KEY=FIRST:LAST*FACTOR or KEY=FIRST:LAST+STEP"},
@@ -221,7 +221,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_BLOCKS] = {"blocks", 0, 0, OPT_WITH, "qdq|nbits",
                          "blocks as DequantizeLinear, or as MatMulNBits; default: by the opset"},
     [OPT_WITH_WEAK] = {"weak", 0, 0, OPT_WITH, "b|n|k",
-                       "this size grows with the ranks; default: none does (strong scaling)"},
+                       "this size grows with the ranks; default: no size grows (strong scaling)"},
     [OPT_WITH_CACHE_DTYPE] =
         {"cache-dtype", 0, 0, OPT_WITH, "T",
          "f32, f16 or bf16; default: f16 of a GGUF file with quantised weights, else as activations"},

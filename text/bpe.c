@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * bpe.c - byte pair encoding: the characters of a piece, then of all neighbours the pair of the lowest rank
- * is merged (of equal ranks the leftmost), until no pair has a merge. A merge is one of a list of pairs, or,
- * where tokens have scores (SentencePiece's), any two neighbours whose texts together are a token: its rank
- * is the token's. A heap holds the candidates, so that n characters take n log n steps. Called by api.c. */
+ * bpe.c - byte pair encoding. It begins with the characters of a piece. Of all neighbours it merges the pair
+ * of the lowest rank (of equal ranks the leftmost), until no pair has a merge. A merge is one of a list of
+ * pairs. Where tokens have scores (SentencePiece's), any two neighbours merge whose texts together are a
+ * token; the rank is then the token's. A heap holds the candidates, so that n characters take n log n steps.
+ * Called by api.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -47,7 +47,7 @@ static int is_byte_weight(const build *b, uint32_t x, uint32_t x_zero, uint32_t 
          xs.dims[xs.rank - 1] == ws.dims[0] && ws.dims[0] <= MOST_COLUMNS;
 }
 
-/* The bytes of a constant in memory. NULL: the value is not a constant of bytes, or is a view. */
+/* The bytes of a constant as they lie; NULL: it is none, or a view. */
 static const uint8_t *bytes_of(const build *b, uint32_t value) {
   if (b->rc != BS_OK || !lower_is_const(b->c, value)) return NULL;
   const gvalue *v = lower_value(b->c, value);

@@ -122,7 +122,8 @@ static uint32_t reset_state(cell *s, uint32_t from_x, uint32_t from_h) {
   return s->b->rc == BS_OK ? build_map(s->b, &m, by(&m, r, lower_map_in(&m, s->h)), s->dtype) : GNONE;
 }
 
-/* h = (1 - z) g + z h, g of x and of r times what the state adds (linear), or of what r h adds. */
+/* h = (1 - z) g + z h. g is made from x and from r times the state's product (linear), or from the product of
+ * r h. */
 static void gru_step(cell *s, uint32_t from_x, int64_t t, uint32_t y) {
   build *b = s->b;
   const uint32_t two = 2; /* z and r */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * bind.c - a session gets sizes for the symbols of its model: a plan that serves them is found, or the model
- * is lowered, optimised and planned, for them alone or for a range that they lie in (bucket.h). */
+ * bind.c - gives a session sizes for the symbols of its model. It takes a plan that serves these sizes. If
+ * there is none, it lowers, optimises and plans the model: for a range of sizes (bucket.h), or for these
+ * sizes alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -64,8 +64,8 @@ static int32_t lower_below(gmaking *m, const int64_t *below, bs_error *err) {
   return lower_at(m, index, index == 0 ? m->traces : other, err);
 }
 
-/* Lowers the corners, then every other end of the range as a test. With two symbols, one of them may act in a
- * way that is not linear and that only shows at an end where the other is large. */
+/* Lowers the corners, then every other end of the range as a test. A number may depend on one symbol in a way
+ * that is not linear. With two symbols this may show only at an end where the other symbol is large. */
 static int32_t lower_all(gmaking *m, bs_error *err) {
   const gbucket_range *r = &m->bucket->range;
   int32_t rc = BS_OK;

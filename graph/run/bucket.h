@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * bucket.h - one plan for a range of sizes. The model is lowered and optimised at the corners of the range:
- * the largest sizes, and those one smaller. Where the graphs differ in numbers alone (dims, strides, offsets,
- * attributes), each number is a multilinear function of the sizes, and a further lowering at the smallest
- * sizes must agree. The plan is made at the largest sizes; another size of the range only sets numbers.
+ * the largest sizes, and those one smaller. The graphs may differ only in numbers (dims, strides, offsets,
+ * attributes). Each number is then a multilinear function of the sizes. A further lowering at the smallest
+ * sizes must agree with it. The plan is made at the largest sizes; another size of the range only sets
+ * numbers.
  * alike.c compares graphs, bucket.c makes the table, rebind.c sets the numbers. */
 #ifndef BS_GRAPH_RUN_BUCKET_H
 #define BS_GRAPH_RUN_BUCKET_H
@@ -26,8 +27,8 @@ typedef struct gbucket_range {
 } gbucket_range;
 int gbucket_has(const gbucket_range *range, const int64_t *sizes);
 
-/* A number of the graph at `at`. With u and v, how far the sizes are below the largest, it is
- * n = c[0] + c[1] u + c[2] v + c[3] u v: as int64_t, as double, or 1 / n. */
+/* The number of the graph at `at`. u and v are how far the two sizes are below the largest ones, and
+ * n = c[0] + c[1] u + c[2] v + c[3] u v. The number is n as int64_t, n as double, or 1 / n. */
 enum gnumber_kind { GNUMBER_INT = 0, GNUMBER_DOUBLE = 1, GNUMBER_INVERSE = 2 };
 typedef struct gbucket_number {
   void *at;

@@ -243,9 +243,9 @@ typedef struct bs_session_options {
  */
 BS_API int32_t bs_session_open(bs_context *context, bs_graph *graph, const bs_session_options *options,
                                bs_session **out_session, bs_error *err);
-/* Gives symbols new sizes; symbols that are not named keep theirs. Keeps the plans of the sets
- * of shapes that were used last (`plans`), and one plan serves a range of sizes where the model allows it
- * (`exact`); packs no weight again. Forgets what bs_session_set was given. */
+/* Gives symbols new sizes; symbols that are not named keep theirs. Keeps the plans of the sets of shapes that
+ * were used last (`plans`). One plan serves a range of sizes if the model allows it (`exact`). Packs no
+ * weight again. Forgets the tensors of bs_session_set. */
 BS_API int32_t bs_session_bind(bs_session *session, const bs_dim *const *dims, uint32_t n, bs_error *err);
 /* Bytes of the memory for intermediate values, and memory of the caller's for them: 64-byte aligned, at least
  * that many bytes, until the session is closed or bound again. Without this call the session allocates it at

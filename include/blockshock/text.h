@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * text.h - text to token ids and back: libblockshock-text. A tokenizer is read from a model's tokenizer.json
- * or from a GGUF file (byte-level BPE, SentencePiece's BPE with bytes, WordPiece), and gives the ids that
- * Hugging Face's tokenizers gives.
+ * or from a GGUF file: byte-level BPE, SentencePiece's BPE with bytes, or WordPiece. Its ids are those of
+ * Hugging Face's package tokenizers.
  *
  *   bs_tokenizer_open("models/minilm", &tokenizer, &err)
  *     bs_tokenizer_encode(tokenizer, text, bytes, 0, ids, room, &n, &err)

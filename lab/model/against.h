@@ -5,18 +5,19 @@
 #define BS_LAB_MODEL_AGAINST_H
 #include "lab/model/model.h"
 
-/* What measured / predicted may be: of the outputs, and of the KL divergence. */
+/* The limits of measured / predicted: for the outputs, and for the KL divergence. */
 #define BS_AGAINST_WHOLE 1.2
 #define BS_AGAINST_KL 1.5
 
-/* Runs both models on the same inputs (those given, else four made sets), and four copies of the float model
- * with noise of the size of the rounding (noise.h). Passes that join products with other nodes are off. *out:
- * {model, against, backend, inputs, weights: how many were matched, unmatched, failed, rows: [{output,
- * measured, predicted, ratio, limit, kl, kl_predicted, kl_ratio, kl_limit, first_same, first_same_predicted,
- * first_differs: {set, row} or null, ok, reason}], layers: as layers.h says, worst: one of them or null,
- * notes: texts}. measured: the root mean square of the difference, over that of the float output. KL: of the
- * softmax of the last dimension, a mean over rows. BS_UNSUPPORTED: the models have other ports, or no weight
- * was matched. A ratio that is too large is not an error: the row says so. The caller owns *out. */
+/* Runs both models on the same inputs: the given ones, else four made sets. Also runs four copies of the
+ * float model with noise of the size of the rounding (noise.h). Passes that join products with other nodes
+ * are off. *out: {model, against, backend, inputs, weights: how many were matched, unmatched, failed, rows:
+ * [{output, measured, predicted, ratio, limit, kl, kl_predicted, kl_ratio, kl_limit, first_same,
+ * first_same_predicted, first_differs: {set, row} or null, ok, reason}], layers: as layers.h says, worst: one
+ * of them or null, notes: texts}. measured: the root mean square of the difference, over that of the float
+ * output. KL: of the softmax of the last dimension, a mean over rows. BS_UNSUPPORTED: the models have other
+ * ports, or no weight was matched. A ratio that is too large is not an error: the row says so. The caller
+ * owns *out. */
 int32_t bs_model_against(bs_context *context, const bs_model_request *request, const char *float_path,
                          json_t **out, bs_error *err);
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * embed.c - one vector of each text. Texts are sorted by their number of tokens, and those of one number run
- * together, so that nothing is padded unless the model has a fixed number. Called by bsrun/model_embed.c. */
+ * embed.c - one vector for each text. Texts are sorted by their number of tokens, and texts of one number run
+ * together. So nothing is padded, unless the model has a fixed number of tokens. Called by
+ * bsrun/model_embed.c. */
 #include "lab/model/embed.h"
 
 #include <math.h>

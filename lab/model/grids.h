@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * grids.h - the numbers that the weights of a quantised ONNX model can have, found for the weights of the
- * float model that it was made of, and how its products round X. Nothing here shares code with what
- * quantises. */
+ * grids.h - the numbers that the weights of a quantised ONNX model can have, and how its products round X.
+ * They are found for the weights of the float model that it was made from. Nothing here shares code with the
+ * functions that quantise. */
 #ifndef BS_LAB_MODEL_GRIDS_H
 #define BS_LAB_MODEL_GRIDS_H
 #include "formats/onnx.h"

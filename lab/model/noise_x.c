@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * noise_x.c - see noise_x.h. Of numbers x that meet one scale s, t = x / s and r = round(t) - t is what
- * rounding changes. The noise is s u sqrt(sum r^2 / sum u^2), u = sin(c t): it depends on the number alone,
- * so a run of the copy can be repeated, it has no mean, and it leaves zeros as they are. */
+ * noise_x.c - see noise_x.h. Numbers x share one scale s. With t = x / s, rounding changes t by
+ * r = round(t) - t. The noise is s u sqrt(sum r^2 / sum u^2) with u = sin(c t). It depends on the number
+ * alone, so a run of the copy can be repeated. It has no mean, and it does not change zeros. */
 #include "lab/model/noise_x.h"
 
 #include <stdio.h>

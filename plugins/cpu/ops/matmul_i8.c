@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * matmul_i8.c - the matmul "bytes": i8 or u8 x i8 to i32, exact. The weight is packed as matmul_q packs
- * codes of 8 bits with the zero 128, and the product is the one of matmul_q that applies no scales. */
+ * codes of 8 bits with the zero 128. The product is the one of matmul_q that applies no scales. */
 #include "packed_q.h"
 
 /* Rows of a source of i8 as codes. */
