@@ -40,35 +40,19 @@ static int is_poly(const form *f, uint8_t operand, uint8_t x, uint8_t t, const d
   return 1;
 }
 
-/* The operands x for which the argument of erf or tanh may be a polynomial: c x, c (x + ..), c x (1 + ..). */
-enum { MAX_ARGUMENTS = FORM_MAX * (1 + FORM_MAX) };
-static uint32_t arguments_of(const form *f, uint8_t operand, uint8_t out[MAX_ARGUMENTS]) {
-  form_product p;
-  form_sum s;
-  uint32_t n = 0;
-  if (!form_product_of(f, operand, &p)) return 0;
-  for (uint32_t i = 0; i < p.n; i++) {
-    out[n++] = p.operand[i];
-    if (!form_sum_of(f, p.operand[i], &s)) continue;
-    for (uint32_t k = 0; k < s.n; k++) out[n++] = s.operand[k];
-  }
-  return n;
-}
-
-/* x/2 (1 + t), t a step erf or tanh of a polynomial of x: gelu. */
+/* x/2 (1 + t), t a step erf or tanh of a polynomial of x: gelu. x is an input or an earlier step: also a sum,
+ * which a form would take apart. */
 static int find_gelu(const form *f, uint32_t to, uint8_t *out_from) {
   static const double none[4] = {0}, half[4] = {0, 0.5, 0, 0};
   static const double by_erf[4] = {0, 0.70710678118654752440, 0, 0};
   static const double by_tanh[4] = {0, 0.79788456080286535588, 0, 0.79788456080286535588 * 0.044715};
-  uint8_t arguments[MAX_ARGUMENTS];
   const uint8_t end = f->e->steps[to].op;
   if (end != BS_EXPR_MUL && end != BS_EXPR_DIV && end != BS_EXPR_ADD) return 0;
   for (uint32_t t = 0; t < to; t++) {
     const uint8_t op = f->e->steps[t].op, inner = f->e->steps[t].a;
     if (op != BS_EXPR_ERF && op != BS_EXPR_TANH) continue;
-    const uint32_t n = arguments_of(f, inner, arguments);
-    for (uint32_t i = 0; i < n; i++) {
-      const uint8_t x = arguments[i];
+    for (uint32_t i = 0; i < f->e->n_in + t; i++) {
+      const uint8_t x = (uint8_t)(i < f->e->n_in ? i : GX_STEP + i - f->e->n_in);
       if (!is_poly(f, inner, x, GX_NO_OPERAND, op == BS_EXPR_ERF ? by_erf : by_tanh, none) ||
           !is_poly(f, (uint8_t)(GX_STEP + to), x, (uint8_t)(GX_STEP + t), half, half))
         continue;

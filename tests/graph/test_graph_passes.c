@@ -68,13 +68,18 @@ static void chain(void) {
 }
 
 /* gelu by tanh as eight nodes. */
-static void eight_nodes(void) {
-  const uint32_t x = input("x");
+static void eight_nodes_of(uint32_t x) {
   const uint32_t cube = tb_op("Pow", x, tb_scalar(3), NONE);
   const uint32_t inner = tb_op("Add", x, tb_op("Mul", tb_scalar(0.044715), cube, NONE), NONE);
   const uint32_t t = tb_op("Tanh", tb_op("Mul", inner, tb_scalar(0.7978845608), NONE), NONE, NONE);
   const uint32_t one = tb_op("Add", tb_scalar(1), t, NONE);
   tb_output("y", tb_op("Mul", tb_op("Mul", tb_scalar(0.5), x, NONE), one, NONE));
+}
+static void eight_nodes(void) {
+  eight_nodes_of(input("x"));
+}
+static void eight_nodes_of_a_sum(void) {
+  eight_nodes_of(tb_op("Add", input("x"), input("z"), NONE));
 }
 
 /* Other spellings of the same functions: a form does not depend on the order of factors and terms. */
@@ -291,6 +296,9 @@ static void softplus_of_a_sum(void) {
 static void bias_gelu(void) {
   tb_output("y", tb_op("Gelu", linear(input("x"), 40), NONE, NONE));
 }
+static void bias_eight_nodes(void) {
+  eight_nodes_of(linear(input("x"), 40));
+}
 static void bias_silu(void) {
   const uint32_t m = linear(input("x"), 40);
   tb_output("y", tb_op("Mul", m, tb_op("Sigmoid", m, NONE, NONE), NONE));
@@ -409,6 +417,7 @@ static const struct row {
     {"view", joined, "map", 1, 3},
     {"fuse_map", chain, "map", 1, 4},
     {"expr", eight_nodes, "steps", 1, 8},
+    {"expr", eight_nodes_of_a_sum, "steps", 2, 9},
     {"expr", gelu_of_terms, "steps", 1, 5},
     {"expr", gelu_halved_last, "steps", 1, 5},
     {"expr", gelu_tanh_factored, "steps", 1, 9},
@@ -436,6 +445,7 @@ static const struct row {
     {"expr", silu_of_a_step, "steps", 1, 2},
     {"expr", softplus_of_a_sum, "steps", 2, 4},
     {"epilogue", bias_gelu, "map", 0, 1},
+    {"epilogue", bias_eight_nodes, "map", 0, 1},
     {"epilogue", bias_silu, "map", 0, 1},
     {"epilogue", zero_or_more, "map", 0, 1},
     {"epilogue", relu_residual, "map", 0, 1},
