@@ -25,7 +25,7 @@ const bsrun_verb verb_bench = {
 };
 
 static const bsrun_verb *const sim_second[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
-                                               &sim_fit_verb, NULL};
+                                               &sim_run_verb,     &sim_fit_verb,   NULL};
 const bsrun_verb verb_sim = {
     .name = "sim",
     .summary = "simulate machines, and fit them to measured times",

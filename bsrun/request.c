@@ -37,6 +37,7 @@ const args_option bsrun_run_options[] = {
     {OPT_RUN_ID, NULL, 0},
     {OPT_TO, "of phase numbers: X, W, bias, partials and Y as .npy files in this folder", ARGS_FOLDER},
     {OPT_TO_TRACE, NULL, 0},
+    {OPT_TO_ET, NULL, 0},
     {OPT_CACHE, NULL, 0},
     {OPT_TUNE_CACHE, NULL, 0},
     {OPT_PLANNED, NULL, ARGS_HIDDEN},
@@ -182,11 +183,21 @@ static int32_t add_trace(const args *a, bsrun_request *out, const bs_node *sets,
   return bs_config_find(sets, key) != NULL ? BS_OK : bsrun_request_add(out, key, "200000", err);
 }
 
+/* --to et: the plugin sim keeps the steps of all ranks. */
+static int32_t add_et(const args *a, bsrun_request *out, bs_error *err) {
+  const char *value = args_value(a, "et");
+  if (value == NULL) return BS_OK;
+  if (value[0] == '\0')
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--to et: the files' name is empty");
+  return bsrun_request_add(out, "plugins.sim.steps_all", "true", err);
+}
+
 /* Checks the settings of --set besides the options. */
 static int32_t check_sets(const args *a, bsrun_request *out, bs_error *err) {
   bs_node *sets = bs_sets_tree(out->compose.sets, out->compose.n_sets);
   if (sets == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   int32_t rc = add_trace(a, out, sets, err);
+  if (rc == BS_OK) rc = add_et(a, out, err);
   if (rc == BS_OK) rc = no_conflicts(a, out, sets, err);
   bs_config_free(sets);
   return rc;

@@ -151,9 +151,9 @@ static int run_points(run_plan *p, bs_error *err) {
   size_t failed = 0;
   int code = 0;
   p->host.progress.points = points;
-  if (points > 1 && p->point.trace_file != NULL) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace needs a single run; this sweep has %zu points",
-                 points);
+  if (points > 1 && (p->point.trace_file != NULL || p->point.et_prefix != NULL)) {
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE",
+                 "--to trace or et needs a single run; this sweep has %zu points", points);
     return bsrun_fail(err);
   }
   for (size_t i = 0; i < points; i++) {
@@ -311,6 +311,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   follow_slurm(p, a);
   set_run(p, args_value(a, "run-id"));
   p->point.trace_file = args_value(a, "trace");
+  p->point.et_prefix = args_value(a, "et");
   if (p->launch != NULL) return launch(p, err);
   bsrun_grades(p->host.quiet, &p->run.grades);
   bsrun_interruptible(NULL);

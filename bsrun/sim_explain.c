@@ -121,6 +121,7 @@ static int32_t explain(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bsrun_request_add(&request, "plugins.sim.steps", "true", err);
   if (rc == BS_OK) rc = bsrun_open_experiment(&request, BS_LOG_WARN, args_has(a, "quiet"), &context, &e, err);
   e.trace_file = args_value(a, "trace");
+  e.et_prefix = args_value(a, "et");
   if (rc == BS_OK) rc = bs_simulated_run(context, &e, NULL, NULL, &result, err);
   char traced[512];
   if (rc == BS_OK && bs_simulated_trace_text(result.record, traced, sizeof traced))

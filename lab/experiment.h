@@ -61,6 +61,7 @@ typedef struct bs_experiment {
   const char *run_id;     /* NULL until the store made one */
   const char *dump_dir;   /* NULL: no dump */
   const char *trace_file; /* the caller's, set after bs_experiment_make: of a run in virtual time; or NULL */
+  const char *et_prefix;  /* in the same way: Chakra files of the run's steps; or NULL */
   /* Phase 1: stored constants of this machine (lab/measure/constants.h), the caller's; NULL: measure. Not
    * part of the configuration: set after bs_experiment_make. */
   const json_t *machine_constants;

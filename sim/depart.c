@@ -89,7 +89,7 @@ void sim_flights_free(sim_engine *e) {
 static int32_t launch(sim_engine *e, const sim_message *m, const sim_letter *letter, const sim_hop *hops,
                       uint32_t n) {
   flight *f = malloc(sizeof *f + n * sizeof *hops);
-  if (f == NULL || !sim_heap_reserve(&e->heap, (uint64_t)e->config.ranks + e->flights + 1)) {
+  if (f == NULL || !sim_heap_reserve(&e->heap, (uint64_t)e->config.ranks + e->flights + e->stale + 1)) {
     free(f);
     return sim_no_memory(e, m->from);
   }

@@ -28,6 +28,7 @@ int32_t sim_engine_new(const sim_config *config, sim_engine **out_engine, bs_err
   for (uint32_t r = 0; r < config->ranks; r++) {
     e->ranks[r].state = RANK_RUNS;
     e->ranks[r].last_in = e->ranks[r].last_out = SIM_NONE;
+    e->ranks[r].wakes = SIM_NEVER;
   }
   *out_engine = e;
   return BS_OK;
@@ -53,6 +54,9 @@ void sim_engine_free(sim_engine *e) {
 void sim_wake(sim_engine *e, uint32_t rank, uint64_t at) {
   e->ranks[rank].state = RANK_READY;
   if (e->config.order == SIM_ORDER_E) {
+    if (e->ranks[rank].wakes != SIM_NEVER) e->stale++;
+    e->ranks[rank].wakes = at;
+    e->ranks[rank].event = e->seq;
     sim_heap_push(&e->heap, (sim_event){at, e->seq++, rank, NULL});
     return;
   }
@@ -67,12 +71,18 @@ void sim_wake(sim_engine *e, uint32_t rank, uint64_t at) {
 static int next_rank(sim_engine *e, uint32_t *out_rank) {
   sim_event event;
   if (e->config.order == SIM_ORDER_E) {
-    do {
+    for (;;) {
       if (!sim_heap_pop(&e->heap, &event)) return 0;
+      if (event.flight == NULL && event.seq != e->ranks[event.rank].event) {
+        e->stale--;
+        continue;
+      }
       e->time = sim_max(e->time, event.time);
-      if (event.flight != NULL) sim_flight_go(e, event.flight);
-    } while (event.flight != NULL);
+      if (event.flight == NULL) break;
+      sim_flight_go(e, event.flight);
+    }
     *out_rank = event.rank;
+    e->ranks[event.rank].wakes = SIM_NEVER;
     return 1;
   }
   if (e->first == SIM_NONE) return 0;
@@ -86,7 +96,7 @@ void sim_fail(sim_engine *e, const bs_error *why) {
   e->failure = *why;
   e->told = -why->code;
   for (uint32_t r = 0; r < e->config.ranks; r++)
-    if (sim_waits(&e->ranks[r])) sim_wake(e, r, e->ranks[r].clock);
+    if (sim_waits(&e->ranks[r]) && e->ranks[r].wakes == SIM_NEVER) sim_wake(e, r, e->ranks[r].clock);
 }
 
 void sim_abort(sim_engine *e, uint32_t rank, int32_t code, const bs_error *why) {
@@ -116,6 +126,40 @@ static void step(sim_engine *e, uint32_t rank) {
   if (said < 0) sim_abort(e, rank, -said, NULL);
   r->state = RANK_ENDED;
   e->left--;
+}
+
+/* Makes room for another event: the heap has one of each rank, the messages and stale events. */
+static int make_room(sim_engine *e) {
+  return sim_heap_reserve(&e->heap, (uint64_t)e->config.ranks + e->flights + e->stale + 1);
+}
+
+int32_t sim_listen(sim_engine *e, uint32_t rank, uint64_t until) {
+  sim_rank *r = &e->ranks[rank];
+  if (e->failure.code != BS_OK) return e->told;
+  if (!make_room(e)) return sim_no_memory(e, rank);
+  if (until == SIM_NEVER && r->wakes != SIM_NEVER) { /* a send has asked for a time */
+    e->stale++;
+    r->wakes = SIM_NEVER;
+    r->event = e->seq++;
+  }
+  if (until != SIM_NEVER && r->wakes != until) sim_wake(e, rank, until);
+  r->state = RANK_LISTENS;
+  return SIM_BLOCKED;
+}
+
+void sim_poke(sim_engine *e, uint32_t rank, uint64_t at) {
+  sim_rank *r = &e->ranks[rank];
+  if (r->state != RANK_LISTENS || r->wakes <= at) return;
+  if (!make_room(e)) {
+    sim_no_memory(e, rank);
+    return;
+  }
+  sim_wake(e, rank, at);
+  r->state = RANK_LISTENS;
+}
+
+uint64_t sim_event_time(const sim_engine *e) {
+  return e->time;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -182,8 +226,27 @@ int32_t sim_no_memory(sim_engine *e, uint32_t rank) {
   return e->told;
 }
 
+/* Gives the message to the config's `arrived`. */
+static int32_t hand_over(sim_engine *e, uint32_t from, uint32_t to, const sim_letter *l) {
+  const sim_message m = {.from = from,
+                         .to = to,
+                         .bytes = l->bytes,
+                         .payload = l->payload,
+                         .start = l->start,
+                         .arrival = l->arrival,
+                         .latency = l->latency,
+                         .wire = l->wire};
+  if (e->config.trace != NULL)
+    sim_trace_message(e->config.trace, from, to, l->site,
+                      &(sim_trace_ports){l->start, sim_add(l->start, l->port), l->arrival - l->wire,
+                                         sim_add(l->arrival - l->wire, l->in_wire)});
+  e->config.arrived(e->config.user, &m);
+  return SIM_DONE;
+}
+
 int32_t sim_deliver(sim_engine *e, uint32_t from, uint32_t to, const sim_letter *letter) {
   sim_rank *r = &e->ranks[to];
+  if (e->config.arrived != NULL) return hand_over(e, from, to, letter);
   if (!sim_mail_push(&e->mail, from, to, &e->ranks[from].last_out, letter)) return sim_no_memory(e, from);
   if (r->state == RANK_RECEIVES && r->peer == from) sim_wake(e, to, sim_max(r->clock, letter->arrival));
   return SIM_DONE;
@@ -246,7 +309,8 @@ int32_t sim_send(sim_engine *e, sim_message *m) {
   }
   m->start = sim_max(m->ready, from->send_free);
   if (e->config.order == SIM_ORDER_E && m->start > e->time) { /* wires are taken in the order of time */
-    sim_wake(e, m->from, m->start);
+    if (from->wakes == SIM_NEVER)
+      sim_wake(e, m->from, m->start); /* else a send before it waits for the port */
     return SIM_BLOCKED;
   }
   note_sent(e, m);

@@ -50,6 +50,7 @@ typedef struct sim_hop {
 
 enum { SIM_HOPS = 64 }; /* a route has at most so many */
 
+struct sim_message;
 typedef struct sim_config {
   uint32_t ranks;
   uint32_t order;     /* enum sim_order */
@@ -66,6 +67,10 @@ typedef struct sim_config {
   uint32_t (*route)(void *user, uint32_t from, uint32_t to, sim_hop *out_hops);
   /* Frees a payload that was not received; may be NULL. */
   void (*drop)(void *user, void *payload);
+  /* Takes the place of sim_recv, in order E with EAGER: gets each message as soon as its arrival is known,
+   * which may lie ahead, with all that sim_recv fills but `done`. The payload is the callee's. May be NULL.
+   */
+  void (*arrived)(void *user, const struct sim_message *m);
   /* Called in order E for a message with a route, when its head has reached hop `index` (the number of hops:
    * the receive port); the hop is free for it at `took`. May be NULL. */
   void (*hop)(void *user, uint32_t from, uint32_t to, uint32_t index, uint64_t reached, uint64_t took);
@@ -131,6 +136,13 @@ int32_t sim_recv(sim_engine *e, sim_message *m);
 /* Both with the rank's clock as `ready`, and set to `done` after. */
 int32_t sim_send_now(sim_engine *e, sim_message *m);
 int32_t sim_recv_now(sim_engine *e, sim_message *m);
+
+/* For ranks that wait for several things (order E). sim_listen: the rank waits until `until` (SIM_NEVER: no
+ * time), or until sim_poke names an earlier one; it returns SIM_BLOCKED, or the failure of the world. */
+int32_t sim_listen(sim_engine *e, uint32_t rank, uint64_t until);
+void sim_poke(sim_engine *e, uint32_t rank, uint64_t at);
+/* The time of the event that resumed the rank that runs (order E). */
+uint64_t sim_event_time(const sim_engine *e);
 
 /* A group of ranks that meet. ranks NULL: 0 to n - 1; else copied. `complete` is called once each time that
  * all have come, by the last one, and fills `done` of each (indexed as `ranks`); what it returns but BS_OK

@@ -13,6 +13,7 @@ enum rank_state {
   RANK_RECEIVES, /* waits for a message of `peer` */
   RANK_MEETS,    /* waits in `meeting` */
   RANK_SENDS,    /* waits until `peer` receives, or until its message before has been received */
+  RANK_LISTENS,  /* waits for sim_poke, or for a time */
   RANK_ENDED
 };
 
@@ -24,6 +25,8 @@ typedef struct sim_rank {
   sim_meeting *meeting;
   uint64_t expects; /* bytes; RANK_RECEIVES, RANK_SENDS */
   uint64_t since;   /* RANK_RECEIVES: when it began to wait */
+  uint64_t wakes;   /* RANK_LISTENS: the time of its event; SIM_NEVER: it has none */
+  uint64_t event;   /* order E: the seq of its newest event; older ones are stale */
   uint32_t peer;
   uint32_t matched;           /* RANK_RECEIVES: a rendezvous has sent what it waits for */
   uint32_t next;              /* in the FIFO */
@@ -50,6 +53,7 @@ struct sim_engine {
   sim_wires slots;      /* of pairs of ranks, ONE_SLOT: since when it is free, SIM_NEVER: it is not */
   uint64_t time, seq;   /* of the last event */
   uint32_t flights;     /* messages in the heap */
+  uint32_t stale;       /* events in the heap that sim_poke has replaced */
   uint32_t now, left;   /* the rank that runs; ranks that have not ended */
   uint32_t ran;
   sim_counters count;
@@ -59,7 +63,8 @@ struct sim_engine {
 
 /* Whether a rank waits for something of another rank or of a meeting. */
 static inline int sim_waits(const sim_rank *r) {
-  return r->state == RANK_RECEIVES || r->state == RANK_SENDS || r->state == RANK_MEETS;
+  return r->state == RANK_RECEIVES || r->state == RANK_SENDS || r->state == RANK_MEETS ||
+         r->state == RANK_LISTENS;
 }
 /* The rank can run from `at` on (order E). */
 void sim_wake(sim_engine *e, uint32_t rank, uint64_t at);

@@ -144,7 +144,10 @@ static void write_lane(FILE *f, uint32_t rank, uint32_t lane) {
   char name[24];
   snprintf(name, sizeof name, "stream %u", lane - SIM_LANE_STREAMS + 2);
   fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
-          rank, lane, lane < SIM_LANE_STREAMS ? lanes[lane] : name);
+          rank, lane,
+          lane == SIM_LANE_COLLECTIVES ? "collectives"
+          : lane < SIM_LANE_STREAMS    ? lanes[lane]
+                                       : name);
 }
 
 /* The names of the ranks and lanes that have slices. */

@@ -17,6 +17,7 @@ enum sim_lane {
   SIM_LANE_SEND = 2,
   SIM_LANE_RECEIVE = 3,
   SIM_LANE_STREAMS = 4,
+  SIM_LANE_COLLECTIVES = 63, /* of a simulated trace */
   SIM_LANES = 64
 };
 

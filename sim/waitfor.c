@@ -111,7 +111,7 @@ enum { BY_DISTANCE, BY_PEER };
 static int in_class(const sim_engine *e, uint32_t first, uint32_t rank, int by) {
   const sim_rank *a = &e->ranks[first], *b = &e->ranks[rank];
   if (!alike(a, b)) return 0;
-  if (a->state == RANK_MEETS) return 1;
+  if (a->state == RANK_MEETS || a->state == RANK_LISTENS) return 1;
   return by == BY_PEER ? a->peer == b->peer : distance(e, first) == distance(e, rank);
 }
 
@@ -163,7 +163,8 @@ static void say_place(const sim_engine *e, text *t, uint32_t first, const unsign
     if (round < low) low = round;
     if (round > high) high = round;
   }
-  if (e->ranks[first].state != RANK_MEETS && same) say(t, " (%" PRIu64 " bytes)", bytes);
+  if ((e->ranks[first].state == RANK_RECEIVES || e->ranks[first].state == RANK_SENDS) && same)
+    say(t, " (%" PRIu64 " bytes)", bytes);
   if (call != NULL && call->site != NULL) say(t, " at %.80s", call->site);
   if (high > 0 && low == high) say(t, ", round %" PRIu64, high);
   if (high > 0 && low < high) say(t, ", rounds %" PRIu64 "-%" PRIu64, low, high);
@@ -195,7 +196,9 @@ static void say_class(const sim_engine *e, text *t, unsigned char *flags, uint32
   say(t, "; ");
   say_ranks(t, flags, 2, n);
   say(t, count[by] == 1 ? " waits " : " wait ");
-  if (f->state != RANK_MEETS) {
+  if (f->state == RANK_LISTENS) {
+    say(t, "for anything that comes");
+  } else if (f->state != RANK_MEETS) {
     say(t, f->state == RANK_SENDS ? "to send to " : "for a message of ");
     say_peer(e, t, first, count[by], by, flags);
   } else {

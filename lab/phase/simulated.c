@@ -13,6 +13,7 @@
 #include "lab/clock.h"
 #include "lab/error.h"
 #include "lab/phase/frame.h"
+#include "lab/phase/simulated_et.h"
 #include "lab/place_name.h"
 #include "lab/stop.h"
 #include "lab/store/record.h"
@@ -28,6 +29,7 @@ typedef struct taking {
   bs_simulated *s;
   sim_trace *trace; /* NULL: spans are dropped */
   sim_trace_span span;
+  bs_simulated_et *et; /* NULL: no Chakra trace */
 } taking;
 
 static void take_span(taking *t, const char *name, double value) {
@@ -56,6 +58,7 @@ static void take_text(taking *t, const char *name, const char *text) {
 static void take(void *user, const char *name, double value, const char *unit, const char *text) {
   taking *t = user;
   bs_simulated *s = t->s;
+  if (t->et != NULL) bs_simulated_et_take(t->et, name, value, text);
   if (text != NULL) {
     take_text(t, name, text);
     return;
@@ -178,12 +181,12 @@ static int32_t count(const simulation *s, bs_world *world, bs_simulated *out, bs
 }
 
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err) {
-  return bs_simulate_traced(c, work, NULL, out, err);
+  return bs_simulate_traced(c, work, NULL, NULL, out, err);
 }
 
-int32_t bs_simulate_traced(const bs_case *c, uint32_t work, sim_trace *trace, bs_simulated *out,
-                           bs_error *err) {
-  taking told = {.s = out, .trace = trace};
+int32_t bs_simulate_traced(const bs_case *c, uint32_t work, sim_trace *trace, bs_simulated_et *et,
+                           bs_simulated *out, bs_error *err) {
+  taking told = {.s = out, .trace = trace, .et = et};
   simulation s = {.c = *c, .work = work};
   bs_world *world = NULL;
   memset(out, 0, sizeof *out);
@@ -309,18 +312,26 @@ static const char *machine_of(const bs_experiment *e) {
   return name;
 }
 
-/* Simulates the method's pass, and writes its trace on request. */
+/* Simulates the method's pass, and writes its traces on request. */
 static int32_t simulate_method(const bs_experiment *e, const bs_case *c, uint32_t work, bs_simulated *out,
                                bs_error *err) {
-  if (e->trace_file == NULL) return bs_simulate_case(c, work, out, err);
-  sim_trace *trace = sim_trace_new(UINT64_MAX, 0, c->world_size - 1);
-  if (trace == NULL) return bs_no_memory(err, "a trace");
-  int32_t rc = bs_simulate_traced(c, work, trace, out, err);
-  if (rc == BS_OK) rc = sim_trace_write(trace, e->trace_file, err);
+  sim_trace *trace = NULL;
+  bs_simulated_et *et = NULL;
+  int32_t rc = BS_OK;
+  memset(out, 0, sizeof *out);
+  if (e->trace_file != NULL && (trace = sim_trace_new(UINT64_MAX, 0, c->world_size - 1)) == NULL)
+    rc = bs_no_memory(err, "a trace");
+  if (rc == BS_OK && e->et_prefix != NULL) rc = bs_simulated_et_begin(c->world_size, &et, err);
+  if (rc == BS_OK) rc = bs_simulate_traced(c, work, trace, et, out, err);
+  if (rc == BS_OK && trace != NULL) rc = sim_trace_write(trace, e->trace_file, err);
+  if (rc == BS_OK && et != NULL) rc = bs_simulated_et_write(et, e->et_prefix, err);
   if (rc != BS_OK) json_decref(out->steps);
-  out->trace_events = sim_trace_events(trace);
-  out->trace_left_out = sim_trace_dropped(trace);
+  if (trace != NULL) {
+    out->trace_events = sim_trace_events(trace);
+    out->trace_left_out = sim_trace_dropped(trace);
+  }
   sim_trace_free(trace);
+  bs_simulated_et_free(et);
   return rc;
 }
 

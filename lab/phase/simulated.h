@@ -57,10 +57,11 @@ int32_t bs_simulated_takes_time(double time, bs_error *err);
  * clock. */
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err);
 struct sim_trace;
+struct bs_simulated_et;
 /* Like bs_simulate_case, but also writes the work and the messages of each rank to the trace (sim/trace.h;
- * plugins.sim.trace_events). */
-int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace, bs_simulated *out,
-                           bs_error *err);
+ * plugins.sim.trace_events), and its steps to `et` (simulated_et.h). Both may be NULL. */
+int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace,
+                           struct bs_simulated_et *et, bs_simulated *out, bs_error *err);
 /* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" if no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
 /* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else

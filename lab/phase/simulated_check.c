@@ -26,12 +26,14 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
       return BS_UNSUPPORTED;
     }
   }
-  if (e->trace_file != NULL && e->phase == BS_PHASE_CORRECTNESS) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace needs virtual time, and phase 0 has none");
+  const int traced = e->trace_file != NULL || e->et_prefix != NULL;
+  if (traced && e->phase == BS_PHASE_CORRECTNESS) {
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to %s needs virtual time, and phase 0 has none",
+                 e->trace_file != NULL ? "trace" : "et");
     bs_error_hint(err, "--phase time");
     return BS_USAGE;
   }
-  if (!is_virtual && e->trace_file != NULL) {
+  if (!is_virtual && traced) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-TRACE",
                  "a trace needs virtual time, and communicator %s uses the machine's clock", e->comm);
     bs_error_hint(err, "--plugin sim --hardware sim-flat");

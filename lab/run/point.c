@@ -107,6 +107,7 @@ static int32_t make_experiment(work *w, size_t phase, bs_experiment *out, bs_err
     out->request_key = p->request_key != NULL ? p->request_key : w->key[phase];
     out->sweep = p->sweep;
     if (phase + 1 == p->n_phases) out->trace_file = p->trace_file;
+    if (phase + 1 == p->n_phases) out->et_prefix = p->et_prefix;
     out->point = p->number;
     if (w->chosen.rows != NULL) out->ladder = json_incref(w->chosen.rows);
   }

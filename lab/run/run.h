@@ -62,6 +62,7 @@ typedef struct lab_point {
   const char *param, *value; /* a key of the schema and its value; NULL: as composed */
   const char *group;         /* logging.run_group; NULL: as composed */
   const char *trace_file;    /* of the last phase, in virtual time; NULL: none */
+  const char *et_prefix;     /* in the same way: Chakra files */
   /* Texts for the records. request_key NULL: each phase's key is made from its own tree. sweep NULL: not in a
    * sweep. */
   const char *request_key, *sweep;

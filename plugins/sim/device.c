@@ -180,7 +180,7 @@ static int32_t stream_create(void *device, bs_stream **out_stream, bs_error *err
   sim_rank *rank = device;
   sim_stream *s = make_stream(rank, err);
   if (s == NULL) return BS_NO_MEMORY;
-  s->lane = SIM_LANE_STREAMS + rank->nstreams++ % (SIM_LANES - SIM_LANE_STREAMS);
+  s->lane = SIM_LANE_STREAMS + rank->nstreams++ % (SIM_LANE_COLLECTIVES - SIM_LANE_STREAMS);
   *out_stream = (bs_stream *)(void *)s;
   return BS_OK;
 }

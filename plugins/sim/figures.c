@@ -26,6 +26,26 @@ static void tell_step(const sim_step *s, uint64_t began, each_fn *each, void *us
   }
 }
 
+/* A step of any rank. */
+static void tell_every(const sim_step *s, uint32_t rank, uint64_t began, each_fn *each, void *user) {
+  each(user, "every", 0, "", s->what);
+  each(user, "every.rank", rank, "", NULL);
+  each(user, "every.began", (double)(s->began - began), "ps", NULL);
+  each(user, "every.ended", (double)(s->ended - began), "ps", NULL);
+  each(user, "every.flops", (double)s->flops, "flops", NULL);
+  each(user, "every.bytes", (double)s->bytes, "bytes", NULL);
+  each(user, "every.ranks", s->ranks, "", NULL);
+}
+
+static void tell_steps(const sim_world *w, const sim_rank *last, each_fn *each, void *user) {
+  const int32_t steps = w->plugin->machine.steps;
+  if (steps & SIM_STEPS_LAST)
+    for (uint32_t i = 0; i < last->nsteps; i++) tell_step(&last->steps[i], w->began, each, user);
+  for (uint32_t r = 0; (steps & SIM_STEPS_ALL) && r < w->size; r++)
+    for (uint32_t i = 0; i < w->ranks[r].nsteps; i++)
+      tell_every(&w->ranks[r].steps[i], r, w->began, each, user);
+}
+
 /* Reports the fields of a span before `span` itself; times count from the beginning of the run. */
 static void tell_span(const sim_trace_span *s, uint64_t began, each_fn *each, void *user) {
   each(user, "span.rank", s->rank, "", NULL);
@@ -76,6 +96,6 @@ void sim_figures(void *world, each_fn *each, void *user) {
        : sim_world_order(w) == SIM_ORDER_E ? "message by message, order E"
                                            : "message by message, order K");
   each(user, "label", 0, "", w->plugin->machine.label);
-  for (uint32_t i = 0; i < last->nsteps; i++) tell_step(&last->steps[i], w->began, each, user);
+  tell_steps(w, last, each, user);
   tell_trace(w, each, user);
 }

@@ -39,7 +39,9 @@ static const bs_param_desc params[] = {
      "in which messages take wires and receive ports: E, by time; auto: E with a topology, else in the order "
      "of the receives"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps", "false", NULL, NULL,
-     "keep each op and collective of each rank, for bsrun sim explain"},
+     "keep each op and collective of the rank that ends last, for bsrun sim explain"},
+    {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps_all", "false", NULL, NULL,
+     "keep those of all ranks, for bsrun --to et"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "trace_events", "0", "0..1000000000", NULL,
      "events that a trace holds at most (bsrun --to trace sets 200000); 0: there is none"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "switch_ranks", "0", "0..1048576", NULL,
@@ -89,7 +91,10 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   m->by_time = value.s[0] == 'E';
   rc = get(plugin, "steps", &value, err);
   if (rc != BS_OK) return rc;
-  m->steps = value.i != 0;
+  m->steps = value.i != 0 ? SIM_STEPS_LAST : 0;
+  rc = get(plugin, "steps_all", &value, err);
+  if (rc != BS_OK) return rc;
+  if (value.i != 0) m->steps |= SIM_STEPS_ALL;
   rc = get(plugin, "trace_events", &value, err);
   if (rc != BS_OK) return rc;
   m->trace_events = (uint64_t)value.i;

@@ -20,6 +20,8 @@
 
 #define SIM_MAX_RANKS (1u << 20)
 
+enum sim_steps { SIM_STEPS_LAST = 1, SIM_STEPS_ALL = 2 };
+
 /* The machine, from the parameters plugins.sim.* (params.c). */
 typedef struct sim_machine {
   sim_roof roof;                           /* flops: of 16-bit floats */
@@ -33,7 +35,7 @@ typedef struct sim_machine {
   uint32_t switch_ranks;              /* devices on one switch; 0: any number */
   uint32_t buffering;                 /* enum sim_buffering */
   int32_t by_time;                    /* 1: order E also without a topology */
-  int32_t steps;                      /* 1: each step is kept */
+  int32_t steps;                      /* enum sim_steps: which are reported; 0: none is kept */
   uint64_t trace_events;              /* of a run that are kept for a trace; 0: none */
 } sim_machine;
 
