@@ -246,6 +246,8 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_GROUPS] = {"groups", 0, 0, OPT_WITH, "FILE", "JSON with the ranks of each group of a trace"},
     [OPT_WITH_LOGGP_NS] = {"loggp-ns", 0, 0, OPT_WITH, "L:o:g:G[:O]",
                            "messages by LogGP, in ns and ns a byte, in the place of the machine's links"},
+    [OPT_WITH_DEVICE] = {"device", 0, 0, OPT_WITH, "NAME",
+                         "a device whose inside is simulated: a name of configs/devices, or a YAML file"},
     [OPT_STORED_ONLY] = {"only", 0, 0, OPT_STORED, NULL, "print what is stored, measure nothing"},
     [OPT_STORED_CONTINUE] = {"continue", 0, 0, OPT_STORED, NULL,
                              "search on; points that were measured are not repeated"},

@@ -90,7 +90,7 @@ static void put_newest(sim_cache *c, uint32_t i) {
   c->newest = i;
 }
 
-/* Takes a key out of the table, and moves what lies behind it up. */
+/* Takes a key out of the table, and moves the entries after it up. */
 static void forget(sim_cache *c, uint64_t key) {
   uint32_t hole = place_of(c, key);
   for (uint32_t at = (hole + 1) & c->mask; c->table[at] != 0; at = (at + 1) & c->mask) {

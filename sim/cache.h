@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cache.h - what a cache of a device holds: tiles by their key, the least recently used leaves first. A tile
- * that is on its way in is held until its fill has committed, and tokens that want it wait. */
+ * that is being brought is held until its fill has committed, and tokens that want it wait. */
 #ifndef BS_SIM_CACHE_H
 #define BS_SIM_CACHE_H
 #include "sim/part.h"

@@ -246,7 +246,7 @@ static uint64_t seen(const world *w, const token *t) {
 static int at_stop(world *w, token *t, uint64_t now) {
   const sim_stop *stop = &t->job.stops[t->at];
   sim_part *p = &w->config->parts[stop->part];
-  const uint64_t before = p->waited;
+  const uint64_t before = p->waited, times = p->waits;
   const sim_passed told = {
       .reached = p->kind == SIM_SERVER || p->kind == SIM_QUEUE ? t->flow.whole : t->flow.head,
       .job = &t->job,
@@ -263,7 +263,7 @@ static int at_stop(world *w, token *t, uint64_t now) {
     return 0;
   if (w->config->pass != NULL) {
     sim_passed at = told;
-    at.waited = p->waited - before;
+    at.waited = (p->waited - before) / (p->waits > times + 1 ? p->waits - times : 1);
     at.after = t->flow;
     if (t->commit > 0) at.after.tail = at.after.whole = t->commit;
     w->config->pass(w->config->user, &at);

@@ -45,7 +45,8 @@ typedef struct sim_passed {
   const sim_job *job;
   uint64_t index; /* of the job in its lane */
   uint32_t lane, stop;
-  uint64_t reached, waited; /* its head; of a server or a queue the whole token */
+  uint64_t reached; /* by its head; of a server or a queue the whole token */
+  uint64_t waited;  /* at a memory the mean of its channels */
   sim_flow after;
 } sim_passed;
 
