@@ -248,6 +248,8 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                            "messages by LogGP, in ns and ns a byte, in the place of the machine's links"},
     [OPT_WITH_DEVICE] = {"device", 0, 0, OPT_WITH, "NAME",
                          "a device whose inside is simulated: a name of configs/devices, or a YAML file"},
+    [OPT_WITH_INSIDE] = {"inside", 0, 0, OPT_WITH, "OP",
+                         "one op inside of the device, as in 'matmul n4096k4096b4096:bf16'"},
     [OPT_STORED_ONLY] = {"only", 0, 0, OPT_STORED, NULL, "print what is stored, measure nothing"},
     [OPT_STORED_CONTINUE] = {"continue", 0, 0, OPT_STORED, NULL,
                              "search on; points that were measured are not repeated"},

@@ -6,4 +6,6 @@
 
 /* `bsrun sim probe PLACE PLACE --device D`. */
 int32_t sim_inside_probe(const args *a, bs_error *err);
+/* `bsrun sim explain --inside OP --device D`. */
+int32_t sim_inside_explain(const args *a, bs_error *err);
 #endif

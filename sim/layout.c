@@ -57,7 +57,8 @@ static void fill_part(const sim_layout *l, const sim_class *c, uint32_t index, s
                   .credit = c->credit,
                   .interleave = c->interleave,
                   .bytes = c->bytes};
-  p->q32 = q32_of(c->kind == SIM_SERVER ? server_rate(c, l->dtype) : c->rate[0]);
+  const double speed = l->speed[c - d->classes] > 0 ? l->speed[c - d->classes] : 1;
+  p->q32 = q32_of((c->kind == SIM_SERVER ? server_rate(c, l->dtype) : c->rate[0]) * speed);
   if (c->kind == SIM_SERVER && c->does != SIM_DOES_PRODUCT) p->grain = c->grain[0];
   if (c->kind == SIM_MEMORY && c->node == SIM_NODE_OWN)
     p->workers = c->workers / d->levels[c->level + 1].each;

@@ -12,6 +12,7 @@ typedef struct sim_layout {
   uint32_t n_parts;
   sim_part *parts;                            /* opened */
   uint32_t base[SIM_CLASSES], n[SIM_CLASSES]; /* the parts of a class */
+  double speed[SIM_CLASSES]; /* times the device's rate, from the next reset on; 0: as the device says */
 } sim_layout;
 
 /* A place: number `index` of all of its level. With a class it is a part there; `unit` is a channel of a

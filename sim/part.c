@@ -74,8 +74,9 @@ void sim_part_pass(sim_part *p, uint64_t bytes, sim_flow *t) {
 /* ---- memory ------------------------------------------------------------------------------------ */
 
 typedef struct touched {
-  uint64_t head, last, flit, begin, end; /* begin: of the first channel; end: of the last */
-  uint64_t known_bytes, known_ps;        /* the last division */
+  uint64_t head, last, begin,
+      end; /* last: the last flit has come; begin: of the first channel; end: of the last */
+  uint64_t known_bytes, known_ps; /* the last division */
 } touched;
 
 /* What one channel does for the token: so many pieces, so many bytes. */
@@ -136,7 +137,8 @@ static void access_rows(sim_part *p, const sim_request *r, touched *t) {
 
 void sim_part_access(sim_part *p, const sim_request *r, sim_flow *t) {
   const uint64_t flit = flit_ps(p, r->bytes);
-  touched all = {.head = t->head, .last = sim_add(t->tail, flit), .flit = flit, .begin = SIM_NEVER};
+  const uint64_t last = sim_max(sim_add(t->tail, flit), t->whole);
+  touched all = {.head = t->head, .last = last, .begin = SIM_NEVER};
   p->jobs++;
   p->amount += r->bytes;
   if (r->bytes == 0) { /* a command alone */
