@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * device.h - what a device is made of: levels, classes of parts, ways, tiles. A class is one line of the
- * file; layout.h makes the parts of it, one at each place of its level. docs/dev/inside.md has the fields. */
+ * file; layout.h makes the parts of it, one at each place of its level. docs/inside.md has the fields. */
 #ifndef BS_SIM_DEVICE_H
 #define BS_SIM_DEVICE_H
 #include "blockshock/blockshock.h"

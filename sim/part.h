@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * part.h - the parts of a device and their laws: what a token (one tile's load, product or store) takes at a
  * server, a link, a memory and a queue. Times are whole ps, rates Q32 (clock.h); each law rounds once.
- * docs/dev/inside.md has the equations. */
+ * docs/inside.md has the equations. */
 #ifndef BS_SIM_PART_H
 #define BS_SIM_PART_H
 #include "sim/clock.h"
