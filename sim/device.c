@@ -69,6 +69,9 @@ static int32_t read_lane(sim_device *d, const sim_node *node, bs_error *err) {
     rc = sim_read_count(sim_tree_entry(node, "scratch_B"), 0, UINT64_C(1) << 40, &d->scratch, err);
   d->lanes_each = (uint32_t)count;
   d->lanes = d->levels[d->lane_level].places * d->lanes_each;
+  if (rc == BS_OK && d->lanes > SIM_LANES_MOST)
+    rc = sim_read_wrong(node, err, "BS-DEVICE-SIZE", "a device has at most %d lanes, not %u", SIM_LANES_MOST,
+                        d->lanes);
   return rc;
 }
 
@@ -88,11 +91,27 @@ static int32_t read_way(const sim_device *d, const sim_node *node, sim_way_of *o
   return rc;
 }
 
+/* A cache is followed by the memory that it keeps its tiles in. */
+static int32_t check_caches(const sim_device *d, const sim_node *node, const sim_way_of *way, bs_error *err) {
+  for (uint32_t i = 0; i < way->n; i++) {
+    const sim_class *c = &d->classes[way->classes[i]];
+    uint32_t k = i + 1;
+    if (c->kind != SIM_CACHE) continue;
+    while (k < way->n && way->classes[k] != c->hit) k++;
+    if (k == way->n)
+      return sim_read_wrong(node, err, "BS-DEVICE-WAY",
+                            "%s keeps its tiles in %s, which does not follow on this way", c->name,
+                            d->classes[c->hit].name);
+  }
+  return BS_OK;
+}
+
 static int32_t read_ways(sim_device *d, const sim_node *node, bs_error *err) {
   int32_t rc = sim_read_fields(node, ways, SIM_WAYS, err);
   for (uint32_t w = 0; rc == BS_OK && w < SIM_WAYS; w++) {
     const sim_node *way = sim_tree_entry(node, ways[w]);
     if (way != NULL) rc = read_way(d, way, &d->ways[w], err);
+    if (rc == BS_OK && way != NULL) rc = check_caches(d, way, &d->ways[w], err);
   }
   return rc;
 }

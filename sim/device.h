@@ -11,7 +11,9 @@ enum {
   SIM_CLASSES = 24,
   SIM_WAY_PARTS = 12,
   SIM_TILES = 8,
-  SIM_PLACES = 1 << 16,    /* at most so many of one level */
+  SIM_PLACES = 1 << 16,  /* at most so many of one level */
+  SIM_LANES_MOST = 4096, /* each takes 40 KB in a run */
+  SIM_PARTS = 1 << 17,
   SIM_NET = SIM_PART_KINDS /* in a file only: links of a shape */
 };
 enum sim_does { SIM_DOES_NOTHING = 0, SIM_DOES_PRODUCT, SIM_DOES_MAP, SIM_DOES_COMMAND, SIM_DOES };

@@ -151,7 +151,8 @@ static int32_t read_hits(sim_device *d, const sim_node *parts, bs_error *err) {
   const char *names[SIM_CLASSES];
   uint32_t n = 0;
   for (uint32_t c = 0; c < d->n_classes; c++)
-    if (d->classes[c].kind == SIM_MEMORY) names[n++] = d->classes[c].name;
+    if (d->classes[c].kind == SIM_MEMORY && d->classes[c].node != SIM_NODE_OWN)
+      names[n++] = d->classes[c].name;
   for (uint32_t c = 0; c < d->n_classes; c++) {
     if (d->classes[c].kind != SIM_CACHE) continue;
     const sim_node *hit = sim_tree_entry(sim_tree_entry(parts, d->classes[c].name), "hit");

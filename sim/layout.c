@@ -141,9 +141,9 @@ int32_t sim_layout_make(const sim_device *device, uint32_t dtype, sim_layout *ou
     l->base[c] = (uint32_t)n;
     l->n[c] = parts_of(device, &device->classes[c]);
     n += l->n[c];
-    if (n > UINT32_C(1) << 20)
-      return bs_error_set(err, BS_CONFIG, "BS-DEVICE-SIZE", "device %s has more than 1048576 parts",
-                          device->name);
+    if (n > SIM_PARTS)
+      return bs_error_set(err, BS_CONFIG, "BS-DEVICE-SIZE", "device %s has more than %d parts", device->name,
+                          SIM_PARTS);
   }
   l->n_parts = (uint32_t)n;
   int32_t rc = check_rates(l, err);

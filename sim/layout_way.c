@@ -104,7 +104,8 @@ static uint32_t first_below(const sim_device *d, uint32_t level, uint32_t place,
 
 static int add(walk *w, uint32_t part) {
   if (w->job->n_stops == SIM_STOPS) return 0;
-  w->job->stops[w->job->n_stops++] = (sim_stop){.part = part, .amount = w->trip->request.bytes};
+  const uint16_t how = w->l->parts[part].kind == SIM_QUEUE ? SIM_TAKE : SIM_PASS;
+  w->job->stops[w->job->n_stops++] = (sim_stop){.part = part, .how = how, .amount = w->trip->request.bytes};
   return 1;
 }
 

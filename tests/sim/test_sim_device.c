@@ -103,6 +103,24 @@ START_TEST(channels_of_their_own_have_no_hops) {
 }
 END_TEST
 
+/* Engines that are counted: a load holds one of two slots from its beginning to its end. */
+START_TEST(a_queue_on_a_way_is_held_by_the_job) {
+  sim_device d;
+  sim_layout l;
+  make(DEVICE("engines: {at: cube, kind: queue, slots: 2}, ram: {at: pe, kind: memory, Bps: 1e9}",
+              "load: [engines, ram]"),
+       &d, &l);
+  sim_job job = {0};
+  ck_assert_int_eq(
+      sim_layout_trip(&l, &(sim_trip){.lane = 9, .home = UINT32_MAX, .request = {64, 0, 0, 0}}, &job, NULL),
+      BS_OK);
+  ck_assert_uint_eq(job.stops[0].how, SIM_TAKE);
+  ck_assert_uint_eq(job.stops[0].part, l.base[0] + 1);
+  ck_assert_uint_eq(job.stops[1].how, SIM_PASS);
+  sim_layout_free(&l);
+}
+END_TEST
+
 START_TEST(places_are_written_innermost_first) {
   static const struct {
     const char *text, *name;
@@ -194,6 +212,11 @@ START_TEST(what_is_wrong_in_a_device_is_named) {
       {DEVICE("x: {at: pe, kind: cache, bytes: 1Mi, hit: y}", ""), "BS-DEVICE-VALUE", "parts.x.hit",
        "'y' is not a value"},
       {DEVICE(PARTS, "load: [dma, hmb]"), "BS-DEVICE-WAY", "ways.load", "'hmb' is not a part of the device"},
+      {DEVICE("m: {at: pe, kind: memory, Bps: 1e9}, x: {at: pe, kind: cache, bytes: 1Mi, hit: m}",
+              "load: [m, x]"),
+       "BS-DEVICE-WAY", "ways.load", "x keeps its tiles in m, which does not follow"},
+      {"{name: a, label: example, levels: {a: 5000}, lane: {at: a}, parts: {}}", "BS-DEVICE-SIZE", "lane",
+       "at most 4096 lanes, not 5000"},
       {"{name: a, label: example, levels: {a: 70000}}", "BS-DEVICE-VALUE", "levels.a", "from 1 to 65536"},
       {"{name: a, label: example, levels: {a: 60000, b: 60000}}", "BS-DEVICE-LEVEL", "levels.b",
        "places in all"},
@@ -278,6 +301,7 @@ int main(void) {
                              {a_way_goes_over_the_hops_between_two_places},
                              {tiles_of_all_channels_take_turns_at_the_places},
                              {channels_of_their_own_have_no_hops},
+                             {a_queue_on_a_way_is_held_by_the_job},
                              {places_are_written_innermost_first},
                              {each_shape_joins_its_places},
                              {what_is_wrong_in_a_device_is_named},
