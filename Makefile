@@ -77,6 +77,7 @@ bench-models: everything
 
 bench-sim: everything
 	@$(BUILD)/bench/bench_sim
+	@$(BUILD)/bench/bench_sim_inside
 
 answer: build
 	@scripts/answer $(BUILD)

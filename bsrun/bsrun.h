@@ -61,6 +61,24 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err);
 int bsrun_finish(int exit_code);
 
 /* Options that choose an experiment: run and config print share them. */
+#define BSRUN_RUN_ROWS                                                                                    \
+  {OPT_PLUGIN, NULL, 0}, {OPT_METHOD, NULL, 0},                                                           \
+      {OPT_WORLD_SIZE, "default: the method's own (2; dense: 1)", 0}, {OPT_BACKEND, "default: cpu", 0},   \
+      {OPT_COMM, "default: threads, or what the backend names", 0}, {OPT_LAUNCH, NULL, 0},                \
+      {OPT_PHASE, "default: numbers, then time", 0}, {OPT_MASK, NULL, 0}, ARGS_SHAPE,                     \
+      {OPT_WORKLOAD, NULL, 0}, {OPT_HARDWARE, NULL, 0}, {OPT_SWEEP, NULL, 0}, {OPT_CONFIG, NULL, 0},      \
+      {OPT_SET, NULL, 0}, {OPT_THREADS, "default: cores / ranks", 0},                                     \
+      {OPT_TIMEOUT, "of every wait between ranks", 0},                                                    \
+      {OPT_SECONDS, "of the pairs of phase time; default: 4", 0},                                         \
+      {OPT_SAMPLES, "timed forwards of phase numbers, steps of phase train; default: 100", 0},            \
+      {OPT_WARMUP, "default: 10", 0}, {OPT_SEED, "default: 725", 0}, {OPT_OUT, NULL, 0},                  \
+      {OPT_RUN_ID, NULL, 0},                                                                              \
+      {OPT_TO, "of phase numbers: X, W, bias, partials and Y as .npy files in this folder", ARGS_FOLDER}, \
+      {OPT_TO_TRACE, NULL, 0}, {OPT_TO_ET, NULL, 0}, {OPT_CACHE, NULL, 0}, {OPT_TUNE_CACHE, NULL, 0},     \
+      {OPT_PLANNED, NULL, ARGS_HIDDEN}, {OPT_PRINT_CONFIG, NULL, 0}, ARGS_TABLE,                          \
+      {OPT_VERBOSE, "twice: everything", 0}, {OPT_QUIET, NULL, 0}, {                                      \
+    OPT_VERSION, NULL, 0                                                                                  \
+  }
 extern const args_option bsrun_run_options[];
 /* The compose request of parsed run options. `request` points into `a` and into *out_block (the caller frees
  * both; bsrun_request_free). */

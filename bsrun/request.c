@@ -12,42 +12,7 @@
 #include "lab/config/short_names.h"
 #include "lab/store/store.h"
 
-const args_option bsrun_run_options[] = {
-    {OPT_PLUGIN, NULL, 0},
-    {OPT_METHOD, NULL, 0},
-    {OPT_WORLD_SIZE, "default: the method's own (2; dense: 1)", 0},
-    {OPT_BACKEND, "default: cpu", 0},
-    {OPT_COMM, "default: threads, or what the backend names", 0},
-    {OPT_LAUNCH, NULL, 0},
-    {OPT_PHASE, "default: numbers, then time", 0},
-    {OPT_MASK, NULL, 0},
-    ARGS_SHAPE,
-    {OPT_WORKLOAD, NULL, 0},
-    {OPT_HARDWARE, NULL, 0},
-    {OPT_SWEEP, NULL, 0},
-    {OPT_CONFIG, NULL, 0},
-    {OPT_SET, NULL, 0},
-    {OPT_THREADS, "default: cores / ranks", 0},
-    {OPT_TIMEOUT, "of every wait between ranks", 0},
-    {OPT_SECONDS, "of the pairs of phase time; default: 4", 0},
-    {OPT_SAMPLES, "timed forwards of phase numbers, steps of phase train; default: 100", 0},
-    {OPT_WARMUP, "default: 10", 0},
-    {OPT_SEED, "default: 725", 0},
-    {OPT_OUT, NULL, 0},
-    {OPT_RUN_ID, NULL, 0},
-    {OPT_TO, "of phase numbers: X, W, bias, partials and Y as .npy files in this folder", ARGS_FOLDER},
-    {OPT_TO_TRACE, NULL, 0},
-    {OPT_TO_ET, NULL, 0},
-    {OPT_CACHE, NULL, 0},
-    {OPT_TUNE_CACHE, NULL, 0},
-    {OPT_PLANNED, NULL, ARGS_HIDDEN},
-    {OPT_PRINT_CONFIG, NULL, 0},
-    ARGS_TABLE,
-    {OPT_VERBOSE, "twice: everything", 0},
-    {OPT_QUIET, NULL, 0},
-    {OPT_VERSION, NULL, 0},
-    ARGS_HELP,
-};
+const args_option bsrun_run_options[] = {BSRUN_RUN_ROWS, ARGS_HELP};
 
 int32_t bsrun_request_add(bsrun_request *out, const char *key, const char *value, bs_error *err) {
   bs_text text = {0};

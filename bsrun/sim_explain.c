@@ -7,6 +7,7 @@
 
 #include "bsrun/bsrun.h"
 #include "bsrun/opening.h"
+#include "bsrun/sim_inside.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -14,6 +15,15 @@
 #include "lab/config/schema.h"
 #include "lab/json.h"
 #include "lab/phase/simulated.h"
+
+static const args_option options[] = {
+    BSRUN_RUN_ROWS,
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_INSIDE, NULL, 0},
+    {OPT_WITH_DEVICE, NULL, 0},
+    {OPT_KNOB, "of the inside: tm, tn, tk, stages, group, accumulators, grain, layout", 0},
+    ARGS_HELP,
+};
 
 /* The formula of a step's closed form, as docs/dev/latency-model.md has it. */
 static const char *formula_of(const json_t *step) {
@@ -115,6 +125,7 @@ static int32_t explain(const args *a, bs_error *err) {
   bs_experiment e = {0};
   bs_phase_result result = {0};
   int format = BS_FORMAT_TABLE;
+  if (args_has(a, "inside") || args_has(a, "device")) return sim_inside_explain(a, err);
   int32_t rc = bsrun_request_make(a, &request, err);
   if (request.compose.phase == NULL) request.compose.phase = "phase1_forward";
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
@@ -137,19 +148,25 @@ static int32_t explain(const args *a, bs_error *err) {
 
 const bsrun_verb sim_explain_verb = {
     .name = "explain",
-    .words = "[options]",
-    .summary = "where the simulated time of a layer goes, step by step",
+    .words = "[--inside OP --device D] [options]",
+    .summary = "where the simulated time of a layer, or of an op, goes",
     .about =
         "The options are those of `bsrun run`. One pass is simulated (--phase time: forward, backward, "
         "train: a "
         "training\n"
         "step). Each op and collective of the rank that ends last is a row: when it began, what its time "
         "went\n"
-        "into, and what its closed form says. The last line is the critical path over all ranks.\n",
+        "into, and what its closed form says. The last line is the critical path over all ranks.\n"
+        "With --inside one op runs on the parts of one device: a row is a class of parts, what it did, and "
+        "the\n"
+        "time if it were 10 % faster. The device's tiles are tried; the fastest is shown. --to trace=FILE "
+        "has\n"
+        "each lane's spans, -o svg draws them.\n",
     .examples =
         "  bsrun sim explain --plugin sim --hardware h100-dgx --method blockshock -P 64\n"
         "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase train -o "
-        "json\n",
-    .options = bsrun_run_options,
+        "json\n"
+        "  bsrun sim explain --inside 'matmul n4096k4096b4096:bf16' --device cube-pe\n",
+    .options = options,
     .run = explain,
 };

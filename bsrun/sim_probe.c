@@ -6,6 +6,7 @@
 
 #include "bsrun/bsrun.h"
 #include "bsrun/opening.h"
+#include "bsrun/sim_inside.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/coll/ccl.h"
@@ -15,9 +16,11 @@
 #include "lab/sim/probe.h"
 
 static const args_option options[] = {
-    {OPT_SIZE, "default: 1Mi", 0},
+    {OPT_SIZE, "default: 1Mi; of a device: 4Ki", 0},
     {OPT_WORLD_SIZE, "default: the largest rank that is named, and one", 0},
     {OPT_BESIDE, NULL, 0},
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_DEVICE, NULL, 0},
     {OPT_HARDWARE, NULL, 0},
     {OPT_PLUGIN, NULL, 0},
     {OPT_CONFIG, NULL, 0},
@@ -161,6 +164,7 @@ static int32_t probe(const args *a, bs_error *err) {
   bs_context *context = NULL;
   json_t *rows = NULL;
   request r = {0};
+  if (args_has(a, "device")) return sim_inside_probe(a, err);
   int32_t rc = read_request(&r, a, err);
   if (rc == BS_OK) rc = compose(a, &config, err);
   if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
@@ -176,17 +180,20 @@ static int32_t probe(const args *a, bs_error *err) {
 
 const bsrun_verb sim_probe_verb = {
     .name = "probe",
-    .words = "FROM TO [--size N] [-P N] [--beside A:B] [options]",
-    .summary = "one message between two ranks: latency, bytes, waits of each hop",
+    .words = "FROM TO [--size N] [-P N] [--device D] [--beside A:B] [options]",
+    .summary = "one message, of two ranks or in a device: the terms of each hop",
     .about =
         "The head of the message reaches each hop, waits until the hop is free (WAIT: other messages are on\n"
         "it), and goes on after its latency. A hop is busy for all bytes at its own rate. The total has the\n"
         "bytes of the slowest hop once. The closed form is the sum of the latencies and bytes over the "
         "least\n"
-        "rate, as if no other message were there. Without hardware.topology each two ranks have one link.\n",
+        "rate, as if no other message were there. Without hardware.topology each two ranks have one link.\n"
+        "With --device the places are those of a device, innermost first (pe0.cube0), or channels of a\n"
+        "memory (hbm3, hbm3.cube0): a lane to a memory is a store, a memory to a lane a load.\n",
     .examples =
         "  bsrun sim probe 0 5 --hardware h100-dgx -P 8 --set hardware.topology=nvswitch\n"
-        "  bsrun sim probe 0 2 --size 4Ki -P 8 --set hardware.topology=ring --beside 1:2 -o json\n",
+        "  bsrun sim probe 0 2 --size 4Ki -P 8 --set hardware.topology=ring --beside 1:2 -o json\n"
+        "  bsrun sim probe pe0.cube0 hbm3 --device cube-pe\n",
     .options = options,
     .run = probe,
     .min_words = 2,

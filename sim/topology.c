@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 
-static const char *const names[] = {"ring", "torus2d", "fullmesh", "nvswitch", "fat_tree", "hier"};
+static const char *const names[] = {"ring", "torus2d", "fullmesh", "nvswitch", "fat_tree", "hier", "mesh2d"};
 _Static_assert(sizeof names / sizeof names[0] == SIM_TOPOLOGIES, "a name for each");
 
 const char *sim_topology_name(uint32_t kind) {
@@ -21,7 +21,7 @@ static int32_t refuse(const sim_topology *t, const char *why, const char *hint, 
 int32_t sim_topology_check(const sim_topology *t, bs_error *err) {
   if (t->kind >= SIM_TOPOLOGIES || t->ranks == 0)
     return refuse(t, "there is no such topology", "ranks > 0", err);
-  if (t->kind == SIM_TORUS2D && (t->a == 0 || t->ranks % t->a != 0))
+  if ((t->kind == SIM_TORUS2D || t->kind == SIM_MESH2D) && (t->a == 0 || t->ranks % t->a != 0))
     return refuse(t, "they are no rectangle with that width", "choose a width that divides the ranks", err);
   if (t->kind == SIM_HIER && (t->a == 0 || t->ranks % t->a != 0))
     return refuse(t, "they are no groups of that size", "choose a group size that divides the ranks", err);
@@ -48,6 +48,17 @@ static uint32_t circle(const sim_topology *t, uint32_t level, uint32_t first, ui
   for (uint32_t i = 0; i < count && done + i < SIM_HOPS; i++) {
     out[done + i] = hop(t, level, first + (uint64_t)x * stride, !forward);
     x = forward ? (x + 1) % n : (x + n - 1) % n;
+  }
+  return done + count;
+}
+
+/* Along a line from x to y. */
+static uint32_t line(const sim_topology *t, uint32_t level, uint32_t first, uint32_t stride, uint32_t x,
+                     uint32_t y, uint32_t done, sim_hop *out) {
+  const uint32_t count = x < y ? y - x : x - y;
+  for (uint32_t i = 0; i < count && done + i < SIM_HOPS; i++) {
+    out[done + i] = hop(t, level, first + (uint64_t)x * stride, x > y);
+    x = x < y ? x + 1 : x - 1;
   }
   return done + count;
 }
@@ -94,6 +105,9 @@ uint32_t sim_topology_route(void *user, uint32_t from, uint32_t to, sim_hop *out
     case SIM_TORUS2D:
       n = circle(t, 0, from / t->a * t->a, 1, t->a, from % t->a, to % t->a, 0, out_hops);
       return circle(t, 1, to % t->a, t->a, t->ranks / t->a, from / t->a, to / t->a, n, out_hops);
+    case SIM_MESH2D: /* X, then Y: two ways never wait for each other in a circle */
+      n = line(t, 0, from / t->a * t->a, 1, from % t->a, to % t->a, 0, out_hops);
+      return line(t, 1, to % t->a, t->a, from / t->a, to / t->a, n, out_hops);
     case SIM_FULLMESH:
       out_hops[0] = (sim_hop){((uint64_t)from << 32 | to) + 1, t->latency, t->beta_q32};
       return 1;

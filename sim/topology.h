@@ -11,14 +11,15 @@ enum sim_topology_kind {
   SIM_NVSWITCH, /* each rank has a wire to one switch and one from it */
   SIM_FAT_TREE, /* three levels of switches with k ports, D-mod-k: k^3/4 ranks at most */
   SIM_HIER,     /* groups of a ranks around a switch (inner); between groups each rank's own wires (outer) */
+  SIM_MESH2D,   /* rank y * a + x, without the wires that close a torus; along x first */
   SIM_TOPOLOGIES
 };
 
-/* latency: ps of a hop of ring, torus and fat tree, else of the whole way. */
+/* latency: ps of a hop of ring, torus, mesh and fat tree, else of the whole way. */
 typedef struct sim_topology {
   uint32_t kind; /* enum sim_topology_kind */
   uint32_t ranks;
-  uint32_t a;                /* SIM_TORUS2D: ranks along x; SIM_HIER: ranks of a group */
+  uint32_t a;                /* SIM_TORUS2D, SIM_MESH2D: ranks along x; SIM_HIER: ranks of a group */
   uint32_t k;                /* SIM_FAT_TREE: ports of a switch, even */
   uint32_t oversubscription; /* SIM_FAT_TREE: wires down for each wire up of the lowest switches, 1 to k/2 */
   uint32_t reserved;

@@ -20,6 +20,8 @@ struct sim_trace {
   slice *slices;
   uint64_t n, room, events, cap, dropped, messages;
   uint32_t first, last;
+  void (*name)(void *user, uint32_t rank, uint32_t lane, char *out, uint32_t size);
+  void *user;
 };
 
 sim_trace *sim_trace_new(uint64_t cap, uint32_t first_rank, uint32_t last_rank) {
@@ -35,6 +37,13 @@ void sim_trace_free(sim_trace *t) {
   if (t == NULL) return;
   free(t->slices);
   free(t);
+}
+
+void sim_trace_names(sim_trace *t,
+                     void (*name)(void *user, uint32_t rank, uint32_t lane, char *out, uint32_t size),
+                     void *user) {
+  t->name = name;
+  t->user = user;
 }
 
 /* Whether n slices of so many events fit; else they are counted as dropped. */
@@ -139,15 +148,31 @@ static void write_slice(FILE *f, const slice *s) {
   fprintf(f, "%s}", begins ? "" : ",\"bp\":\"e\"");
 }
 
-static void write_lane(FILE *f, uint32_t rank, uint32_t lane) {
+static void lane_name(const sim_trace *t, uint32_t rank, uint32_t lane, char *out, uint32_t size) {
   static const char *const lanes[] = {"host", "stream", "send port", "receive port"};
-  char name[24];
-  snprintf(name, sizeof name, "stream %u", lane - SIM_LANE_STREAMS + 2);
+  if (t->name != NULL)
+    t->name(t->user, rank, lane, out, size);
+  else if (lane == UINT32_MAX)
+    snprintf(out, size, "rank %u", rank);
+  else if (lane == SIM_LANE_COLLECTIVES)
+    snprintf(out, size, "collectives");
+  else if (lane < SIM_LANE_STREAMS)
+    snprintf(out, size, "%s", lanes[lane]);
+  else
+    snprintf(out, size, "stream %u", lane - SIM_LANE_STREAMS + 2);
+}
+
+static void write_lane(FILE *f, const sim_trace *t, uint32_t rank, uint32_t lane) {
+  char name[48] = "";
+  lane_name(t, rank, lane, name, sizeof name);
   fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
-          rank, lane,
-          lane == SIM_LANE_COLLECTIVES ? "collectives"
-          : lane < SIM_LANE_STREAMS    ? lanes[lane]
-                                       : name);
+          rank, lane, name);
+}
+
+static void write_rank(FILE *f, const sim_trace *t, uint32_t rank) {
+  char name[48] = "";
+  lane_name(t, rank, UINT32_MAX, name, sizeof name);
+  fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", rank, name);
 }
 
 /* The names of the ranks and lanes that have slices. */
@@ -159,10 +184,8 @@ static void write_names(FILE *f, const sim_trace *t) {
   for (uint64_t i = 0; i < t->n && seen != NULL; i++) {
     const slice *s = &t->slices[i];
     const uint64_t bit = UINT64_C(1) << (s->lane % SIM_LANES);
-    if ((seen[s->rank] & bit) == 0) write_lane(f, s->rank, s->lane);
-    if (seen[s->rank] == 0)
-      fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"name\":\"process_name\",\"args\":{\"name\":\"rank %u\"}}",
-              s->rank, s->rank);
+    if ((seen[s->rank] & bit) == 0) write_lane(f, t, s->rank, s->lane);
+    if (seen[s->rank] == 0) write_rank(f, t, s->rank);
     seen[s->rank] |= bit;
   }
   free(seen);

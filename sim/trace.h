@@ -38,6 +38,10 @@ typedef struct sim_trace sim_trace;
 /* cap 0: SIM_TRACE_CAP. NULL: no memory. The memory of an event is taken when it comes. */
 sim_trace *sim_trace_new(uint64_t cap, uint32_t first_rank, uint32_t last_rank);
 void sim_trace_free(sim_trace *t);
+/* Names for a trace whose processes are no ranks. `lane` UINT32_MAX: of the process; else of a thread. */
+void sim_trace_names(sim_trace *t,
+                     void (*name)(void *user, uint32_t rank, uint32_t lane, char *out, uint32_t size),
+                     void *user);
 /* Adds a slice for an op or a collective. `name` is copied (47 characters of it). Without memory the event is
  * dropped and counted, as those beyond the cap. */
 void sim_trace_slice(sim_trace *t, uint32_t rank, uint32_t lane, const char *name, uint64_t begin,

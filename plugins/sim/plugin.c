@@ -68,7 +68,7 @@ BS_PLUGIN_DEFINE(
     1u << BS_KIND_BACKEND | 1u << BS_KIND_COMM | 1u << BS_KIND_OP | 1u << BS_KIND_TOPOLOGY,
     "backend:sim\ncomm:sim\nbackend:virtual:\n"
     "topology:ring\ntopology:torus2d\ntopology:fullmesh\ntopology:nvswitch\ntopology:fat_tree\n"
-    "topology:hier\n"
+    "topology:hier\ntopology:mesh2d\n"
     "op:matmul@sim\nop:matmul_dx@sim\nop:matmul_dw@sim\nop:matmul_update@sim\n"
     "op:matmul24@sim\nop:matmul24_dx@sim\nop:matmul24_dw@sim\nop:matmul24_update@sim\n"
     "op:expand24@sim\nop:sgd_update@sim\nop:adamw_update@sim\nop:gather_columns@sim\n"

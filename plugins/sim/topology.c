@@ -25,6 +25,8 @@ static const struct {
     [SIM_HIER] = {"groups around a switch, and wires of each rank between groups",
                   "group=8: ranks of a group\n" LINK_OPTIONS
                   "outer_latency_s=machine: between groups\nouter_bw_Bps=machine: between groups\n"},
+    [SIM_MESH2D] = {"a mesh of two dimensions, along the first one first",
+                    "width=square: ranks of the first dimension\n" LINK_OPTIONS},
 };
 
 /* ---- options ----------------------------------------------------------------------------------- */
@@ -62,7 +64,8 @@ static int32_t read_option(sim_topology *t, const char *key, const char *value, 
   if (hier && strcmp(key, "outer_latency_s") == 0) return read_seconds(key, value, &t->outer_latency, err);
   if (hier && strcmp(key, "outer_bw_Bps") == 0) return read_rate(key, value, &t->outer_beta_q32, err);
   if (hier && strcmp(key, "group") == 0) return read_count(key, value, &t->a, err);
-  if (t->kind == SIM_TORUS2D && strcmp(key, "width") == 0) return read_count(key, value, &t->a, err);
+  if ((t->kind == SIM_TORUS2D || t->kind == SIM_MESH2D) && strcmp(key, "width") == 0)
+    return read_count(key, value, &t->a, err);
   if (tree && strcmp(key, "ports") == 0) return read_count(key, value, &t->k, err);
   if (tree && strcmp(key, "oversubscription") == 0) return read_count(key, value, &t->oversubscription, err);
   bs_fail(err, BS_CONFIG, "BS-SIM-TOPOLOGY", "topology %s has no option %.60s", sim_topology_name(t->kind),
@@ -74,7 +77,7 @@ static void fill(sim_topology *t, const sim_machine *machine) {
   t->latency = t->outer_latency = machine->link.a_wire;
   t->beta_q32 = t->outer_beta_q32 = machine->link.beta_q32;
   t->oversubscription = 1;
-  if (t->kind == SIM_TORUS2D) {
+  if (t->kind == SIM_TORUS2D || t->kind == SIM_MESH2D) {
     for (uint32_t a = 1; (uint64_t)a * a <= t->ranks; a++)
       if (t->ranks % a == 0) t->a = a;
   }

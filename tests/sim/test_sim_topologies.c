@@ -50,6 +50,7 @@ static const struct {
     {"fullmesh", 8, 7, 3, 1, 0.5e-6, 50e9},
     {"nvswitch", 8, 7, 3, 2, 0.5e-6, 50e9},
     {"nvswitch", 8, 7, 3, 2, 2e-6, 50e9, "latency_s", "2e-6"},
+    {"mesh2d", 16, 0, 15, 6, 3e-6, 50e9},
     {"fat_tree", 16, 0, 15, 6, 3e-6, 50e9}, /* 4 ports */
     {"fat_tree", 16, 0, 15, 4, 2e-6, 50e9, "ports", "8"},
     {"hier", 16, 0, 7, 2, 0.5e-6, 50e9},
@@ -100,6 +101,8 @@ START_TEST(options_that_mean_nothing_are_refused) {
       {"ring", "width", "3", BS_CONFIG, "topology ring has no option width"},
       {"torus2d", "width", "3", BS_UNSUPPORTED,
        "topology torus2d cannot have 16 ranks: they are no rectangle with that width"},
+      {"mesh2d", "width", "3", BS_UNSUPPORTED,
+       "topology mesh2d cannot have 16 ranks: they are no rectangle with that width"},
       {"torus2d", "width", "many", BS_CONFIG, "width=many of a topology is not a number from 1 to 1000000"},
       {"hier", "group", "5", BS_UNSUPPORTED,
        "topology hier cannot have 16 ranks: they are no groups of that size"},

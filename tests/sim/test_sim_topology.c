@@ -244,6 +244,8 @@ START_TEST(routes_have_the_hops_of_their_topology) {
       {{.kind = SIM_RING, .ranks = 8192, .latency = 3}, 8191, 0, 1, 3},
       {{.kind = SIM_TORUS2D, .ranks = 64, .a = 8, .latency = 2}, 0, 63, 2, 4},
       {{.kind = SIM_TORUS2D, .ranks = 64, .a = 8, .latency = 2}, 0, 36, 8, 16},
+      {{.kind = SIM_MESH2D, .ranks = 16, .a = 4, .latency = 2}, 0, 15, 6, 12},
+      {{.kind = SIM_MESH2D, .ranks = 16, .a = 4, .latency = 2}, 14, 1, 4, 8},
       {{.kind = SIM_FULLMESH, .ranks = 9, .latency = 7}, 8, 0, 1, 7},
       {{.kind = SIM_NVSWITCH, .ranks = 9, .latency = 7}, 8, 0, 2, 7},
       {{.kind = SIM_HIER, .ranks = 16, .a = 8, .latency = 7, .outer_latency = 50}, 8, 15, 2, 7},
@@ -267,6 +269,17 @@ START_TEST(routes_have_the_hops_of_their_topology) {
     ck_assert_uint_eq(latency, ways[i].latency);
     ck_assert_uint_eq(sim_topology_route(&t, 3, 3, hops), 0);
   }
+}
+END_TEST
+
+/* X first: from 1 to 14 of a mesh of 4 columns the head goes to 2 and then down. */
+START_TEST(a_mesh_goes_along_x_first) {
+  sim_topology t = {.kind = SIM_MESH2D, .ranks = 16, .a = 4};
+  sim_hop hops[SIM_HOPS];
+  static const uint32_t begins[] = {1, 2, 6, 10};
+  ck_assert_uint_eq(sim_topology_route(&t, 1, 14, hops), 4);
+  for (int h = 0; h < 4; h++) ck_assert_uint_eq(hops[h].id >> 24 & UINT32_MAX, begins[h]);
+  ck_assert_uint_eq(sim_topology_route(&t, 3, 0, hops), 3); /* no wire closes the row */
 }
 END_TEST
 
@@ -315,6 +328,7 @@ int main(void) {
       {senders_to_one_rank_take_turns_at_its_port},
       {auto_takes_e_where_something_is_shared},
       {routes_have_the_hops_of_their_topology},
+      {a_mesh_goes_along_x_first},
       {a_way_of_too_many_hops_is_an_error},
       {a_topology_refuses_ranks_that_it_cannot_have},
       {0}};

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ * sim_explain_inside.c - `bsrun sim explain --inside OP --device D`: one op on the parts of one device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/sim_inside.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/compose.h"
+#include "lab/json.h"
+#include "lab/report/svg.h"
+#include "lab/sim/device_file.h"
+#include "lab/sim/inside.h"
+#include "lab/sim/inside_svg.h"
+
+static const bs_field fields[] = {
+    {"part", "PART", 0, 0},
+    {"units", "UNITS", BS_FIELD_RIGHT, 0},
+    {"jobs", "JOBS", BS_FIELD_RIGHT, 0},
+    {"amount", "AMOUNT", BS_FIELD_RIGHT, 0},
+    {"busy_pct", "BUSY %", BS_FIELD_RIGHT, 3},
+    {"most_pct", "MOST %", BS_FIELD_RIGHT, 3},
+    {"mean_wait_us", "MEAN WAIT us", BS_FIELD_RIGHT, 3},
+    {"closed_us", "CLOSED us", BS_FIELD_RIGHT, 6},
+    {"mJ", "mJ", BS_FIELD_RIGHT, 5},
+    {"faster_us", "10 % FASTER us", BS_FIELD_RIGHT, 6},
+    {"kind", "KIND", BS_FIELD_WIDE, 0},
+    {"unit", "UNIT", BS_FIELD_WIDE, 0},
+    {"us", "SIMULATED us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
+    {"bound_us", "BOUND us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
+    {"TFLOPs", "TFLOP/s", BS_FIELD_WIDE | BS_FIELD_RIGHT, 5},
+    {"of_units_pct", "OF THE UNITS %", BS_FIELD_WIDE | BS_FIELD_RIGHT, 4},
+    {"flops", "FLOP", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"binds", "BINDS", BS_FIELD_WIDE, 0},
+    {"op", "OP", BS_FIELD_WIDE, 0},
+    {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
+    {"candidates", "CANDIDATES", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"lanes", "LANES", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"events", "EVENTS", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"device", "DEVICE", BS_FIELD_WIDE, 0},
+    {"label", "LABEL", BS_FIELD_WIDE, 0},
+};
+
+/* ---- options ----------------------------------------------------------------------------------- */
+
+static int32_t check_options(const args *a, bs_error *err) {
+  static const char *const taken[] = {"inside", "device", "knob",  "activation", "bias",   "trace",
+                                      "output", "wide",   "quiet", "verbose",    "version"};
+  const char *missing = !args_has(a, "inside") ? "inside" : !args_has(a, "device") ? "device" : NULL;
+  if (missing != NULL) {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--inside and --device go together: --%s is missing",
+                 missing);
+    bs_error_hint(err, "bsrun sim explain --inside 'matmul n4096k4096b4096:bf16' --device cube-pe");
+    return BS_USAGE;
+  }
+  for (size_t i = 0; i < a->n_given; i++) {
+    const char *name = args_name(args_given(a, i));
+    size_t k = 0;
+    while (k < sizeof taken / sizeof taken[0] && strcmp(taken[k], name) != 0) k++;
+    if (k == sizeof taken / sizeof taken[0])
+      return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s has no effect on --inside", name);
+  }
+  return BS_OK;
+}
+
+static int32_t read_ask(const args *a, bs_inside_ask *ask, bs_error *err) {
+  const char *activation = args_value(a, "activation"), *bias = args_value(a, "bias");
+  const char **knobs = NULL;
+  size_t n = 0;
+  ask->op = args_value(a, "inside");
+  ask->epilogue =
+      (activation != NULL && strcmp(activation, "none") != 0) + (bias != NULL && strcmp(bias, "off") != 0);
+  int32_t rc = args_values(a, "knob", &knobs, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = bs_inside_knobs_read(knobs[i], &ask->knobs, err);
+  free(knobs);
+  return rc;
+}
+
+/* ---- what is printed --------------------------------------------------------------------------- */
+
+/* 137.4 G of 137438953472; the unit follows. */
+static void amount_text(const json_t *row, char out[32]) {
+  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+  double x = bs_get_number(row, "amount");
+  size_t p = 0;
+  for (; x >= 999.95 && p < 5; p++) x /= 1000;
+  snprintf(out, 32, "%.4g %s%s", x, prefixes[p], bs_get_text(row, "unit"));
+}
+
+static json_t *shown(const json_t *row) {
+  json_t *copy = json_copy((json_t *)(uintptr_t)row);
+  char amount[32];
+  amount_text(row, amount);
+  json_object_set_new(copy, "amount", json_string(amount));
+  if (json_is_null(json_object_get(row, "mJ"))) json_object_set_new(copy, "mJ", json_string("-"));
+  return copy;
+}
+
+static void print_head(const json_t *rows) {
+  const json_t *total = json_array_get(rows, json_array_size(rows) - 1), *row;
+  const double time = bs_get_number(total, "us");
+  const char *binds = bs_get_text(total, "binds"), *comma = "closed forms:";
+  size_t i;
+  bs_print(stdout, "simulated, not measured: device %s (%s), %.0f lanes, %s\n", bs_get_text(total, "device"),
+           bs_get_text(total, "label"), bs_get_number(total, "lanes"), bs_get_text(total, "knobs"));
+  bs_print(stdout, "%s: %.3f us; ", bs_get_text(total, "op"), time);
+  json_array_foreach(rows, i, row) {
+    const char *kind = bs_get_text(row, "kind");
+    if (bs_get_number(row, "closed_us") < 0.1 * time || strcmp(kind, "net") == 0) continue;
+    bs_print(stdout, "%s %s %.3f", comma, bs_get_text(row, "part"), bs_get_number(row, "closed_us"));
+    comma = ",";
+  }
+  bs_print(stdout, "%sbinds: ", comma[0] == ',' ? "; " : "");
+  if (binds[0] == '\0') bs_print(stdout, "latencies");
+  json_array_foreach(rows, i, row) if (binds[0] != '\0' && strcmp(bs_get_text(row, "part"), binds) == 0)
+      bs_print(stdout, "%s (10 %% faster: %.3f us)", binds, bs_get_number(row, "faster_us"));
+  bs_print(stdout, "; %.4g TFLOP/s, %.1f %% of the units\n\n", bs_get_number(total, "TFLOPs"),
+           bs_get_number(total, "of_units_pct"));
+}
+
+static void print_energy(const json_t *rows) {
+  const json_t *total = json_array_get(rows, json_array_size(rows) - 1), *row;
+  const char *comma = "; not declared: ";
+  size_t i;
+  bs_print(stdout, "\nenergy: %.6f mJ", bs_get_number(total, "mJ"));
+  json_array_foreach(rows, i, row) {
+    if (!json_is_null(json_object_get(row, "mJ")) || json_object_get(row, "mJ") == NULL) continue;
+    bs_print(stdout, "%s%s", comma, bs_get_text(row, "part"));
+    comma = ", ";
+  }
+  bs_print(stdout, "\n");
+}
+
+static int32_t print_rows(const json_t *rows, int format, bs_error *err) {
+  const size_t n = json_array_size(rows);
+  const int table = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE;
+  json_t *some = json_array();
+  for (size_t i = 0; i < n; i++) {
+    if (table && format == BS_FORMAT_TABLE && i + 1 == n) continue; /* its sentence stands above */
+    json_array_append_new(some,
+                          table ? shown(json_array_get(rows, i)) : json_incref(json_array_get(rows, i)));
+  }
+  if (table) print_head(rows);
+  const int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], some, err);
+  if (rc == BS_OK && table) print_energy(rows);
+  json_decref(some);
+  return rc;
+}
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the spans of a device");
+}
+
+static int32_t write_trace(bs_inside_answer *answer, const args *a, bs_error *err) {
+  sim_trace *trace = sim_trace_new(0, 0, UINT32_MAX - 1);
+  int32_t rc = trace != NULL ? bs_inside_trace(answer, trace, err) : no_memory(err);
+  if (rc == BS_OK) rc = sim_trace_write(trace, args_value(a, "trace"), err);
+  if (rc == BS_OK && sim_trace_dropped(trace) > 0) {
+    char text[128];
+    snprintf(text, sizeof text, "the trace has %llu events; %llu more are left out",
+             (unsigned long long)sim_trace_events(trace), (unsigned long long)sim_trace_dropped(trace));
+    bsrun_note(args_has(a, "quiet"), text);
+  }
+  sim_trace_free(trace);
+  return rc;
+}
+
+static int32_t print_svg(bs_inside_answer *answer, bs_error *err) {
+  bs_text chart = {0}, file = {0};
+  sim_trace *trace = sim_trace_new(0, 0, 63);
+  int32_t rc = trace != NULL ? bs_inside_trace(answer, trace, err) : no_memory(err);
+  if (rc == BS_OK) {
+    bs_inside_svg(answer, trace, &chart);
+    if (!chart.failed) bs_svg_document(&file, chart.data);
+    rc = chart.failed || file.failed ? no_memory(err) : BS_OK;
+    if (rc == BS_OK) fwrite(file.data, 1, file.size, stdout);
+  }
+  sim_trace_free(trace);
+  bs_text_free(&chart);
+  bs_text_free(&file);
+  return rc;
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
+int32_t sim_inside_explain(const args *a, bs_error *err) {
+  const char *output = args_value(a, "output");
+  const int svg = output != NULL && strcmp(output, "svg") == 0;
+  bs_device_file file = {0};
+  bs_inside_ask ask = {0};
+  bs_inside_answer answer = {.op = ""};
+  char *dir = NULL;
+  int format = BS_FORMAT_TABLE;
+  int32_t rc = check_options(a, err);
+  if (rc == BS_OK && !svg) rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = read_ask(a, &ask, err);
+  if (rc == BS_OK) rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = bs_device_open(dir, args_value(a, "device"), &file, err);
+  if (rc == BS_OK) rc = bs_inside_open(&file.device, &ask, &answer, err);
+  bs_device_place_error(&file, rc, err);
+  if (rc == BS_OK && args_has(a, "trace")) rc = write_trace(&answer, a, err);
+  if (rc == BS_OK) rc = svg ? print_svg(&answer, err) : print_rows(answer.rows, format, err);
+  bs_inside_close(&answer);
+  bs_device_close(&file);
+  free(dir);
+  return rc;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * inside.h - one op inside of a device: `bsrun sim explain --inside OP --device D`. The tile that is fastest,
+ * what each class of parts did, what it would take if that class were 10 % faster, and energy. */
+#ifndef BS_LAB_SIM_INSIDE_H
+#define BS_LAB_SIM_INSIDE_H
+#include <jansson.h>
+
+#include "sim/program.h"
+#include "sim/trace.h"
+
+enum { BS_INSIDE_KNOBS = 8, BS_INSIDE_VALUES = 8 };
+
+/* Values that are tried of each knob; none: those of the device's tiles, or the default. */
+typedef struct bs_inside_knobs {
+  uint32_t n[BS_INSIDE_KNOBS], values[BS_INSIDE_KNOBS][BS_INSIDE_VALUES];
+} bs_inside_knobs;
+
+typedef struct bs_inside_ask {
+  const char *op;    /* a product of lab/kernel/problem.h */
+  uint32_t epilogue; /* further ops on each element of Y */
+  bs_inside_knobs knobs;
+} bs_inside_ask;
+
+/* A run that was chosen. */
+typedef struct bs_inside_answer {
+  char op[160], knobs[160];
+  sim_layout layout;
+  sim_product program;
+  sim_inside_result result;
+  uint32_t tried, skipped; /* candidates that were simulated; those that could not win or do not fit */
+  json_t *rows;            /* a row a class, and one whose part is "total" */
+} bs_inside_answer;
+
+/* "tm=128,256;stages=2" into values. BS_USAGE BS-INSIDE-KNOB, with the nearest name. */
+int32_t bs_inside_knobs_read(const char *text, bs_inside_knobs *knobs, bs_error *err);
+/* BS_USAGE: no such op; BS_UNSUPPORTED BS-INSIDE-OP: none that has a program; and the errors of
+ * sim/program.h. Close it in every case. The device must live as long. */
+int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
+                       bs_error *err);
+void bs_inside_close(bs_inside_answer *answer);
+/* Runs the chosen program once more and puts its spans into a trace: a rank a lane, a lane a class. */
+int32_t bs_inside_trace(bs_inside_answer *answer, sim_trace *trace, bs_error *err);
+#endif

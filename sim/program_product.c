@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT
+ * program_product.c - see program.h. A lane takes tiles of Y one after the other. Of each step of the depth:
+ * load A, load B, product. After the last step: epilogue, store. */
+#include <string.h>
+
+#include "core/base/error.h"
+#include "sim/program.h"
+
+/* Where the operands begin; a home depends on addresses by tile, so that these are multiples of any tile. */
+#define B_BEGINS (UINT64_C(1) << 40)
+#define Y_BEGINS (UINT64_C(2) << 40)
+
+enum { LOADS = 2, STEP = 3, TAIL = 2 }; /* jobs: loads of a step, all of a step, epilogue and store */
+
+const char *sim_what_name(uint32_t what) {
+  static const char *const names[] = {"load A", "load B", "product", "epilogue", "store"};
+  return what < SIM_WHATS ? names[what] : "?";
+}
+
+static uint64_t divided(uint64_t n, uint64_t by) {
+  return n / by + (n % by != 0);
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* ---- the plan ---------------------------------------------------------------------------------- */
+
+static int32_t check_knobs(const sim_knobs *k, bs_error *err) {
+  const uint32_t most = 1 << 16;
+  if (k->tm > 0 && k->tn > 0 && k->tk > 0 && k->tm <= most && k->tn <= most && k->tk <= most &&
+      k->stages > 0 && k->stages <= SIM_PROGRAM_STAGES && k->grain <= most && k->group <= most &&
+      k->accumulators <= 64)
+    return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB",
+               "tm=%u;tn=%u;tk=%u;stages=%u;group=%u;accumulators=%u;grain=%u", k->tm, k->tn, k->tk,
+               k->stages, k->group, k->accumulators, k->grain);
+  bs_error_hint(err, "tm, tn, tk, group and grain are 1 to %u, stages 1 to %d, accumulators 1 to 64", most,
+                SIM_PROGRAM_STAGES);
+  return BS_CONFIG;
+}
+
+/* Slots of A and B, sums in f32, and a tile of Y that leaves. */
+static uint64_t scratch_of(const sim_product *p) {
+  const sim_knobs *k = &p->knobs;
+  return (uint64_t)k->stages * (k->tm + k->tn) * k->tk * p->shape.in_bytes +
+         (uint64_t)k->tm * k->tn * (4 * k->accumulators + p->shape.out_bytes);
+}
+
+static void set_depth(sim_product *p, uint32_t grain) {
+  p->knobs.grain = grain;
+  p->depth = p->knobs.tk * grain;
+  p->steps = divided(p->shape.k, p->depth);
+  p->jobs_a_tile = STEP * p->steps + TAIL;
+}
+
+/* Do the bytes in flight of all lanes stay below half of each cache? */
+static int caches_hold(const sim_product *p) {
+  const sim_device *d = p->layout->device;
+  const uint64_t flight =
+      (uint64_t)d->lanes * p->knobs.stages * (p->knobs.tm + p->knobs.tn) * p->depth * p->shape.in_bytes;
+  for (uint32_t c = 0; c < d->n_classes; c++)
+    if (d->classes[c].kind == SIM_CACHE && flight > d->classes[c].bytes / 2) return 0;
+  return 1;
+}
+
+/* Merges steps while there are too many tokens. */
+static void choose_grain(sim_product *p) {
+  uint32_t grain = 1;
+  set_depth(p, grain);
+  while (p->tiles * p->jobs_a_tile > SIM_PROGRAM_GRAIN_FROM && p->steps > 1) {
+    set_depth(p, 2 * grain);
+    if (!caches_hold(p)) break;
+    grain *= 2;
+  }
+  set_depth(p, grain);
+}
+
+static uint64_t grained(uint64_t n, uint32_t grain) {
+  return divided(n, grain > 0 ? grain : 1) * (grain > 0 ? grain : 1);
+}
+
+int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shape, const sim_knobs *knobs,
+                         sim_product *out, bs_error *err) {
+  sim_product *p = out;
+  memset(p, 0, sizeof *p);
+  *p = (sim_product){.layout = layout, .shape = *shape, .knobs = *knobs, .err = err};
+  if (p->knobs.group == 0) p->knobs.group = 1;
+  if (p->knobs.accumulators == 0) p->knobs.accumulators = 1;
+  int32_t rc = check_knobs(&p->knobs, err);
+  if (rc != BS_OK) return rc;
+  p->unit = sim_layout_does(layout, SIM_DOES_PRODUCT);
+  p->vector = sim_layout_does(layout, SIM_DOES_MAP);
+  if (p->unit == SIM_CLASSES) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "device %s has no unit for products",
+                 layout->device->name);
+    bs_error_hint(err, "a server with does: product");
+    return BS_UNSUPPORTED;
+  }
+  p->row_tiles = divided(shape->m, p->knobs.tm);
+  p->column_tiles = divided(shape->n, p->knobs.tn);
+  p->tiles = p->row_tiles * p->column_tiles;
+  if (p->knobs.grain == 0)
+    choose_grain(p);
+  else
+    set_depth(p, p->knobs.grain);
+  if (p->tiles > SIM_PROGRAM_TOKENS || p->tiles * p->jobs_a_tile > SIM_PROGRAM_TOKENS) {
+    bs_error_set(err, BS_CONFIG, "BS-INSIDE-SIZE", "the program has %.3g tokens, at most %d are allowed",
+                 (double)p->tiles * (double)p->jobs_a_tile, SIM_PROGRAM_TOKENS);
+    bs_error_hint(err, "larger tiles, a larger grain, or a smaller shape");
+    return BS_CONFIG;
+  }
+  const sim_class *unit = &layout->device->classes[p->unit];
+  p->amount = 2 * grained(p->knobs.tm, unit->grain[0]) * grained(p->knobs.tn, unit->grain[1]) *
+              grained(p->depth, unit->grain[2]);
+  return sim_device_fits(layout->device, scratch_of(p), err);
+}
+
+/* ---- jobs -------------------------------------------------------------------------------------- */
+
+typedef struct spot {
+  uint64_t turn, tile_row, tile_column, tile; /* the lane's how many-th tile, and which it is */
+} spot;
+
+/* Rows of tiles are taken in groups: within a group lanes go down the rows first. */
+static int spot_of(const sim_product *p, uint32_t lane, uint64_t turn, spot *out) {
+  const uint64_t number = lane + turn * p->layout->device->lanes, in_group = p->knobs.group * p->column_tiles;
+  if (number >= p->tiles) return 0;
+  const uint64_t first = number / in_group * p->knobs.group, in = number % in_group;
+  const uint64_t rows = least(p->row_tiles - first, p->knobs.group);
+  out->turn = turn;
+  out->tile_row = first + in % rows;
+  out->tile_column = in / rows;
+  out->tile = out->tile_row * p->column_tiles + out->tile_column;
+  return 1;
+}
+
+static void need(sim_job *j, uint64_t back) {
+  if (back > 0 && back < SIM_OPEN) j->needs[j->n_needs++] = (uint32_t)back;
+}
+
+/* A tile of `across` rows or columns (from tile `at`) and of step `step`, of an operand with so many. */
+static void load(sim_product *p, uint32_t lane, uint64_t begins, uint64_t at, uint64_t across, uint64_t limit,
+                 uint64_t step, sim_job *j) {
+  const uint64_t rows = least(across, limit - at * across);
+  const uint64_t depth = least(p->depth, p->shape.k - step * p->depth),
+                 full = across * p->depth * p->shape.in_bytes;
+  sim_trip trip = {.way = SIM_WAY_LOAD, .lane = lane, .home = UINT32_MAX};
+  trip.request.bytes = rows * depth * p->shape.in_bytes;
+  trip.request.address = begins + (at * p->steps + step) * full;
+  if (p->knobs.rows) {
+    trip.request.rows = (uint32_t)rows;
+    trip.request.pitch = p->shape.k * p->shape.in_bytes;
+    trip.request.address = begins + at * across * trip.request.pitch + step * p->depth * p->shape.in_bytes;
+  }
+  j->key = begins + (at * p->steps + step);
+  const int32_t rc = sim_layout_trip(p->layout, &trip, j, p->rc == BS_OK ? p->err : NULL);
+  if (rc != BS_OK) p->rc = rc;
+}
+
+static void store(sim_product *p, uint32_t lane, const spot *s, sim_job *j) {
+  const sim_knobs *k = &p->knobs;
+  const uint64_t rows = least(k->tm, p->shape.m - s->tile_row * k->tm),
+                 columns = least(k->tn, p->shape.n - s->tile_column * k->tn);
+  sim_trip trip = {.way = SIM_WAY_STORE, .lane = lane, .home = UINT32_MAX};
+  trip.request.bytes = rows * columns * p->shape.out_bytes;
+  trip.request.address = Y_BEGINS + s->tile * k->tm * k->tn * p->shape.out_bytes;
+  if (k->rows) {
+    trip.request.rows = (uint32_t)rows;
+    trip.request.pitch = p->shape.n * p->shape.out_bytes;
+    trip.request.address =
+        Y_BEGINS + s->tile_row * k->tm * trip.request.pitch + s->tile_column * k->tn * p->shape.out_bytes;
+  }
+  const int32_t rc = sim_layout_trip(p->layout, &trip, j, p->rc == BS_OK ? p->err : NULL);
+  if (rc != BS_OK) p->rc = rc;
+}
+
+/* The product that had the slot before: `stages` products back. */
+static uint64_t slot_before(const sim_product *p, const spot *s, uint64_t step, uint64_t index) {
+  const uint64_t number = s->turn * p->steps + step;
+  if (number < p->knobs.stages) return 0;
+  const uint64_t before = number - p->knobs.stages;
+  return index - (before / p->steps * p->jobs_a_tile + before % p->steps * STEP + LOADS);
+}
+
+static void add_server(sim_product *p, uint32_t class, uint32_t lane, uint64_t amount, sim_job *j) {
+  j->stops[j->n_stops++] = (sim_stop){.part = sim_layout_part(p->layout, class, lane), .amount = amount};
+}
+
+/* The sums go in the order of the depth, always: a product needs the one before it. */
+static void product(sim_product *p, uint32_t lane, const spot *s, uint64_t step, sim_job *j) {
+  const uint64_t per = p->jobs_a_tile, free_in = p->knobs.accumulators;
+  need(j, 1);
+  need(j, 2);
+  if (step > 0)
+    need(j, STEP);
+  else if (s->turn > 0)
+    need(j, STEP + TAIL);
+  if (step == 0 && s->turn >= free_in) need(j, free_in * per + LOADS - STEP * p->steps);
+  add_server(p, p->unit, lane, p->amount, j);
+}
+
+int sim_product_next(void *user, uint32_t lane, uint64_t index, sim_job *j) {
+  sim_product *p = user;
+  const uint64_t turn = index / p->jobs_a_tile, in = index % p->jobs_a_tile, step = in / STEP;
+  spot s;
+  if (p->rc != BS_OK || !spot_of(p, lane, turn, &s)) return 0;
+  if (in == STEP * p->steps) {
+    const uint64_t rows = least(p->knobs.tm, p->shape.m - s.tile_row * p->knobs.tm),
+                   columns = least(p->knobs.tn, p->shape.n - s.tile_column * p->knobs.tn);
+    j->what = SIM_EPILOGUE;
+    need(j, 1);
+    if (p->vector != SIM_CLASSES) add_server(p, p->vector, lane, rows * columns * p->shape.epilogue, j);
+  } else if (in > STEP * p->steps) {
+    j->what = SIM_STORE;
+    need(j, 1);
+    store(p, lane, &s, j);
+  } else if (in % STEP == LOADS) {
+    j->what = SIM_PRODUCT;
+    product(p, lane, &s, step, j);
+  } else {
+    j->what = in % STEP == 0 ? SIM_LOAD_A : SIM_LOAD_B;
+    need(j, slot_before(p, &s, step, index));
+    if (j->what == SIM_LOAD_A)
+      load(p, lane, 0, s.tile_row, p->knobs.tm, p->shape.m, step, j);
+    else
+      load(p, lane, B_BEGINS, s.tile_column, p->knobs.tn, p->shape.n, step, j);
+  }
+  return 1;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------- */
+
+static uint64_t over_units(const sim_product *p, uint32_t class, uint64_t amount) {
+  const uint64_t units = sim_layout_units(p->layout, class);
+  return sim_bytes_ps(amount, p->layout->parts[p->layout->base[class]].q32) / (units > 0 ? units : 1);
+}
+
+uint64_t sim_product_bound(const sim_product *p) {
+  const sim_device *d = p->layout->device;
+  const sim_product_shape *s = &p->shape;
+  const uint64_t moved[] = {(p->column_tiles * s->m + p->row_tiles * s->n) * s->k * s->in_bytes,
+                            s->m * s->n * s->out_bytes}; /* by load, by store */
+  uint64_t amounts[SIM_CLASSES] = {0}, bound = 0;
+  for (uint32_t w = SIM_WAY_LOAD; w <= SIM_WAY_STORE; w++)
+    for (uint32_t i = 0; i < d->ways[w].n; i++) {
+      const uint32_t c = d->ways[w].classes[i], kind = d->classes[c].kind;
+      if (kind == SIM_CACHE) break; /* what hits goes no further */
+      if (kind == SIM_LINK || kind == SIM_MEMORY) amounts[c] += moved[w];
+    }
+  amounts[p->unit] = p->tiles * p->steps * p->amount;
+  for (uint32_t c = 0; c < d->n_classes; c++)
+    if (amounts[c] > 0) bound = sim_max(bound, over_units(p, c, amounts[c]));
+  return bound;
+}
+
+static void name_lane(void *user, uint32_t lane, char *out, uint32_t size) {
+  const sim_product *p = user;
+  sim_layout_lane_name(p->layout, lane, out, size);
+}
+
+static void name_part(void *user, uint32_t part, char *out, uint32_t size) {
+  const sim_product *p = user;
+  sim_layout_part_name(p->layout, part, out, size);
+}
+
+int32_t sim_product_run(sim_product *p, sim_layout *layout, const sim_inside_config *hooks,
+                        sim_inside_result *out, bs_error *err) {
+  sim_inside_config config = hooks != NULL ? *hooks : (sim_inside_config){0};
+  config.parts = layout->parts;
+  config.n_parts = layout->n_parts;
+  config.n_lanes = layout->device->lanes;
+  config.next = sim_product_next;
+  config.lane_name = name_lane;
+  config.part_name = name_part;
+  config.user = p;
+  p->rc = BS_OK;
+  p->err = err;
+  const int32_t rc = sim_inside_run(&config, out, err);
+  return rc != BS_OK ? rc : p->rc;
+}
