@@ -18,6 +18,7 @@ enum { SLOTS = 4096 };
 static struct {
   atomic_uint claimed, lost;
   atomic_uintptr_t begin, end;
+  atomic_int fd;
 } slots[SLOTS];
 static struct sigaction before;
 static uintptr_t page = 4096;
@@ -56,17 +57,29 @@ static void install(void) {
   sigaction(SIGBUS, &action, &before);
 }
 
-uint32_t bs_guard_add(const void *data, uint64_t bytes) {
+uint32_t bs_guard_add(const void *data, uint64_t bytes, int fd) {
   pthread_once(&once, install);
   for (uint32_t i = 0; i < SLOTS; i++) {
     unsigned unclaimed = 0;
     if (!atomic_compare_exchange_strong(&slots[i].claimed, &unclaimed, 1)) continue;
     atomic_store(&slots[i].lost, 0);
+    atomic_store(&slots[i].fd, fd);
     atomic_store(&slots[i].end, (uintptr_t)data + (uintptr_t)bytes);
     atomic_store(&slots[i].begin, (uintptr_t)data);
     return i + 1;
   }
   return 0;
+}
+
+int bs_guard_file(const void *data, uint64_t bytes, uint64_t *out_at) {
+  const uintptr_t first = (uintptr_t)data;
+  for (uint32_t i = 0; i < SLOTS; i++) {
+    const uintptr_t begin = atomic_load(&slots[i].begin), end = atomic_load(&slots[i].end);
+    if (first < begin || first >= end || bytes > end - first) continue;
+    *out_at = first - begin;
+    return atomic_load(&slots[i].fd);
+  }
+  return -1;
 }
 
 int bs_guard_lost(uint32_t guard) {

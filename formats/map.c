@@ -92,7 +92,7 @@ int32_t bs_map_map(bs_map *map, const char *path, bs_error *err) {
 int32_t bs_map_guard(bs_map *map, const char *path, bs_error *err) {
   int32_t rc = bs_map_map(map, path, err);
   if (rc != BS_OK || map->data == NULL) return rc;
-  map->guard = bs_guard_add(map->data, map->bytes);
+  map->guard = bs_guard_add(map->data, map->bytes, map->fd);
   if (map->guard != 0) return BS_OK;
   bs_error_set(err, BS_NO_MEMORY, "BS-FILE-MAP", "too many files are mapped at once");
   bs_error_where(err, "%s", path);

@@ -95,6 +95,9 @@ struct gmodel {
   const char *path, *producer; /* "": unknown */
   const char *warning;         /* the parts of its files that are not used; "" */
   double load_seconds;
+  /* The descriptor of the mapped file that has these bytes, and their place in it; -1: none has them. NULL:
+   * nothing is mapped. */
+  int (*file_of)(const void *data, uint64_t bytes, uint64_t *out_at);
   void *arena; /* model.c: memory of names, attributes and copies */
   void *kept;  /* model.c: what gmodel_keep and gmodel_watch were given */
 };

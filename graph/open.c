@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "formats/guard.h"
 #include "graph/api.h"
 #include "graph/import/import.h"
 #include "graph/run/args.h"
@@ -30,6 +31,7 @@ BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_gra
     gmodel_free(model);
     return rc;
   }
+  model->file_of = bs_guard_file;
   model->load_seconds = bs_clock_s() - began;
   rc = bs_graph_of(context, model, out_graph, err);
   if (rc == BS_OK) (*out_graph)->finished = 1;

@@ -158,6 +158,7 @@ typedef struct graph {
   uint32_t tokenwise;                                          /* bs_session_options.tokenwise */
   int32_t (*ask)(void *user, const void *data, bs_error *err); /* NULL: the data of constants are there */
   void *ask_user;
+  int (*file_of)(const void *data, uint64_t bytes, uint64_t *out_at); /* the model's */
 } graph;
 
 int32_t graph_new(graph **out_graph, bs_error *err);

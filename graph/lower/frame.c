@@ -453,7 +453,12 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   int32_t rc =
       c.value_of == NULL || c.sizes == NULL || c.guessed == NULL ? no_memory(err) : graph_new(&c.g, err);
   for (uint32_t i = 0; i < model->n_values && c.value_of != NULL; i++) c.value_of[i] = GNONE;
-  if (rc == BS_OK) rc = take_sizes(&c, err);
+  if (rc == BS_OK) {
+    c.g->ask = options->folder.ask;
+    c.g->ask_user = options->folder.user;
+    c.g->file_of = model->file_of;
+    rc = take_sizes(&c, err);
+  }
   if (rc == BS_OK) rc = lower_inputs(&c, err);
   if (rc == BS_OK) rc = lower_nodes(&c, 0, err);
   if (rc == BS_OK && c.issues + c.not_judged > 0) rc = BS_UNSUPPORTED;

@@ -55,6 +55,7 @@ struct lower_ctx {
   uint32_t origin; /* of the node that is lowered */
   uint32_t depth;  /* of lower_call and lower_block */
   uint32_t rounds; /* of lower_block: loops are unrolled */
+  uint32_t keeps;  /* 1: what is computed is kept by folder.keep */
   uint32_t ports;  /* 1: outputs are made: a copy of a constant is a node */
   uint64_t issues;
   uint64_t not_judged; /* nodes */

@@ -60,10 +60,13 @@ static int32_t compute(lower_ctx *c, const gnode *n, int *out_done, int *out_par
   void *data[GNODE_OUT] = {NULL};
   *out_done = *out_part = 0;
   if (!over_constants(c, n) || !worth_it(c, n)) return BS_OK;
-  int32_t rc = give_memory(c, n, data, out_part, err);
+  const lower_folder *folder = &c->options->folder;
+  const int keeps = c->keeps && folder->keep != NULL;
+  int32_t rc = keeps ? BS_OK : give_memory(c, n, data, out_part, err);
   if (rc != BS_OK) return rc;
   bs_error why = BS_ERROR_INIT;
-  rc = c->options->folder.run(c->options->folder.user, c->g, n, data, &why);
+  rc = keeps ? folder->keep(folder->user, c->g, n, data, &why)
+             : folder->run(folder->user, c->g, n, data, &why);
   if (rc != BS_OK && rc != BS_UNSUPPORTED && rc != BS_UNAVAILABLE && rc != BS_NOT_FOUND) {
     if (err != NULL) *err = why;
     return rc;
@@ -73,6 +76,7 @@ static int32_t compute(lower_ctx *c, const gnode *n, int *out_done, int *out_par
     if (n->out[i] == GNONE) continue;
     gvalue *v = &c->g->values[n->out[i]];
     if (v->kind != GV_TEMP) continue;
+    if (keeps) v->data = data[i];
     if (*out_done)
       v->kind = GV_CONST;
     else

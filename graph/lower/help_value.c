@@ -111,6 +111,14 @@ int32_t lower_read_floats(lower_ctx *c, const gmodel_node *node, uint32_t value,
   return rc;
 }
 
+int32_t lower_ask(const lower_ctx *c, uint32_t value, bs_error *err) {
+  return graph_ask(c->g, value, err);
+}
+
+void lower_keep_computed(lower_ctx *c, int on) {
+  c->keeps = (uint32_t)on;
+}
+
 int32_t lower_keep_numbers(lower_ctx *c, uint32_t value, bs_error *err) {
   enum { MOST = 8 };
   graph *g = c->g;

@@ -75,6 +75,10 @@ int32_t lower_const_scalar(lower_ctx *c, uint32_t dtype, double value, uint32_t 
                            bs_error *err); /* rank 0 */
 int32_t lower_const_ints(lower_ctx *c, uint32_t dtype, uint32_t count, const int64_t *values,
                          uint32_t *out_value, bs_error *err); /* [count], dtype i32 or i64 */
+/* The data of a constant are there. */
+int32_t lower_ask(const lower_ctx *c, uint32_t value, bs_error *err);
+/* on 1: what is computed over constants lies in memory that is given back when it is packed. */
+void lower_keep_computed(lower_ctx *c, int on);
 /* Whole constants that are no linear functions of the sizes are kept in the graph: what follows from them may
  * hide them. */
 int32_t lower_keep_numbers(lower_ctx *c, uint32_t value, bs_error *err);
@@ -259,6 +263,10 @@ int32_t lower_bad(lower_ctx *c, const gmodel_node *node, bs_error *err, const ch
 typedef struct lower_folder {
   int32_t (*run)(void *user, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
   void *user;
+  /* The same in memory of its own, for what is large and packed: it is given back then, and `ask` has it
+   * computed again. NULL: none. */
+  int32_t (*keep)(void *user, const graph *g, const gnode *node, void **out_data, bs_error *err);
+  int32_t (*ask)(void *user, const void *data, bs_error *err);
 } lower_folder;
 /* How a model is lowered. */
 typedef struct lower_options {

@@ -48,37 +48,29 @@ static int is_byte_weight(const build *b, uint32_t x, uint32_t x_zero, uint32_t 
 }
 
 /* The bytes of a constant as they lie; NULL: it is none, or a view. */
-static const uint8_t *bytes_of(const build *b, uint32_t value) {
+static const uint8_t *bytes_of(build *b, uint32_t value) {
   if (b->rc != BS_OK || !lower_is_const(b->c, value)) return NULL;
   const gvalue *v = lower_value(b->c, value);
-  return v->kind == GV_VIEW || BS_DTYPE_BYTES(v->dtype) != 1 ? NULL : v->data;
-}
-
-/* A constant of u8 less 128 as i8. */
-static uint32_t flipped(build *b, uint32_t value, const uint8_t *from) {
-  const build_shape shape = build_shape_of(b, value);
-  const int64_t n = build_elements(&shape);
-  uint8_t *to = malloc((size_t)n + 1u);
-  if (to == NULL) {
-    build_no_memory(b);
-    return GNONE;
-  }
-  for (int64_t i = 0; i < n; i++) to[i] = (uint8_t)(from[i] ^ 0x80u);
-  const uint32_t out = build_const(b, BS_I8, &shape, to);
-  free(to);
-  return out;
+  if (v->kind == GV_VIEW || BS_DTYPE_BYTES(v->dtype) != 1) return NULL;
+  b->rc = lower_ask(b->c, value, b->err);
+  return b->rc == BS_OK ? v->data : NULL;
 }
 
 /* value - less as `dtype`. */
 static uint32_t lowered(build *b, uint32_t value, int64_t less, uint32_t dtype) {
   lower_map m;
   if (b->rc != BS_OK || (build_dtype(b, value) == dtype && less == 0)) return value;
-  const uint8_t *bytes = bytes_of(b, value);
-  if (bytes != NULL && build_dtype(b, value) == BS_U8 && dtype == BS_I8 && less == 128)
-    return flipped(b, value, bytes);
   lower_map_begin(&m, b->c, BS_I64);
   const uint8_t v = lower_map_in(&m, value);
   return build_map(b, &m, lower_map_step(&m, BS_EXPR_SUB, v, lower_map_const_int(&m, less), 0), dtype);
+}
+
+/* A weight of u8 less 128 as i8: it is packed, so that its bytes are given back then. */
+static uint32_t byte_weight(build *b, uint32_t value, int64_t less) {
+  lower_keep_computed(b->c, 1);
+  const uint32_t out = lowered(b, value, less, BS_I8);
+  lower_keep_computed(b->c, 0);
+  return out;
 }
 
 /* A constant of n integers, all 0. */
@@ -108,30 +100,31 @@ static uint32_t sums_of(build *b, uint32_t value, uint32_t axis) {
   return out;
 }
 
-/* The sum of each column of a weight of i8, [1,N]. */
-static uint32_t column_sums(build *b, uint32_t w) {
-  const uint8_t *bytes = bytes_of(b, w);
+/* The sum of each column of a weight w of i8, [1,N]; w is `given`, or that of u8 less 128. */
+static uint32_t column_sums(build *b, uint32_t w, uint32_t given) {
+  const uint8_t *bytes = bytes_of(b, given);
   const int64_t rows = build_dim(b, w, 0), columns = build_dim(b, w, 1);
   const build_shape shape = {2, {1, columns}};
-  if (bytes == NULL || build_dtype(b, w) != BS_I8) return sums_of(b, w, 0);
+  if (bytes == NULL) return sums_of(b, w, 0);
+  const uint8_t flip = build_dtype(b, given) == BS_I8 ? 0x80u : 0;
   int32_t *sums = calloc((size_t)columns + 1u, sizeof *sums);
   if (sums == NULL) {
     build_no_memory(b);
     return GNONE;
   }
   for (int64_t k = 0; k < rows; k++)
-    for (int64_t n = 0; n < columns; n++) sums[n] += (int32_t)(bytes[k * columns + n] ^ 0x80u) - 128;
+    for (int64_t n = 0; n < columns; n++) sums[n] += (int32_t)(bytes[k * columns + n] ^ flip) - 128;
   const uint32_t out = build_const(b, BS_I32, &shape, sums);
   free(sums);
   return out;
 }
 
 /* bias - zx times the sum of each column of w: a bias where zx is one number; else the bias. */
-static uint32_t bias_of(build *b, uint32_t w, uint32_t zx, uint32_t bias) {
+static uint32_t bias_of(build *b, uint32_t w, uint32_t given, uint32_t zx, uint32_t bias) {
   lower_map m;
   const build_shape own = build_shape_of(b, zx), row = {1, {build_dim(b, w, 1)}}, scalar = {0};
   if (zx == GNONE || b->rc != BS_OK || build_elements(&own) != 1) return bias;
-  const uint32_t sums = build_reshape(b, column_sums(b, w), &row), one = build_reshape(b, zx, &scalar);
+  const uint32_t sums = build_reshape(b, column_sums(b, w, given), &row), one = build_reshape(b, zx, &scalar);
   lower_map_begin(&m, b->c, BS_I64);
   uint8_t v = lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, one), lower_map_in(&m, sums), 0);
   v = bias == GNONE ? lower_map_step(&m, BS_EXPR_NEG, v, 0, 0)
@@ -141,15 +134,16 @@ static uint32_t bias_of(build *b, uint32_t w, uint32_t zx, uint32_t bias) {
 
 /* The sum over k of (x - zx) (w - zw) is that of x w, less zx (the sum of w), less zw (the sum of x - K zx);
  * plus the bias. */
-static uint32_t byte_product(build *b, uint32_t x, uint32_t w, uint32_t zx, uint32_t zw, uint32_t more) {
+static uint32_t byte_product(build *b, uint32_t x, uint32_t w, uint32_t given, uint32_t zx, uint32_t zw,
+                             uint32_t more) {
   uint32_t product = GNONE;
   lower_map m;
   const int64_t columns = build_dim(b, w, 0);
   const build_shape own = build_shape_of(b, zx);
-  const uint32_t bias = bias_of(b, w, zx, more), turned = build_swap(b, w, 0, 1);
+  const uint32_t bias = bias_of(b, w, given, zx, more), turned = build_swap(b, w, 0, 1);
   const int adds = zx != GNONE && build_elements(&own) != 1;
   const uint32_t x_sums = zw == GNONE ? GNONE : sums_of(b, x, build_rank(b, x) - 1);
-  const uint32_t w_sums = adds ? column_sums(b, w) : GNONE;
+  const uint32_t w_sums = adds ? column_sums(b, w, given) : GNONE;
   if (b->rc == BS_OK) b->rc = lower_matmul(b->c, x, turned, bias, BS_ACT_NONE, BS_I32, &product, b->err);
   if (b->rc != BS_OK || (!adds && zw == GNONE)) return product;
   lower_map_begin(&m, b->c, BS_I64);
@@ -198,9 +192,9 @@ uint32_t lower_product_of_bytes(build *b, uint32_t x, uint32_t x_zero, uint32_t 
                                 uint32_t bias) {
   if (is_byte_weight(b, x, x_zero, y, y_zero)) {
     const int64_t less = build_dtype(b, y) == BS_U8 ? 128 : 0; /* a weight has i8 */
-    const uint32_t w = lowered(b, y, less, BS_I8);
+    const uint32_t w = byte_weight(b, y, less);
     if (b->rc == BS_OK && lower_is_const(b->c, w))
-      return byte_product(b, x, w, zero_of(b, x_zero, 0, 1), zero_of(b, y_zero, less, 0), bias);
+      return byte_product(b, x, w, y, zero_of(b, x_zero, 0, 1), zero_of(b, y_zero, less, 0), bias);
   }
   const uint32_t product = product_of_values(b, x, x_zero, y, y_zero);
   return bias == GNONE ? product : build_binary(b, BS_EXPR_ADD, product, bias, BS_I32);

@@ -36,7 +36,7 @@ static int32_t make_graph(bs_session *s, const int64_t *sizes, gmisses *misses, 
   }
   const lower_options lower = {.dims = list,
                                .n_dims = known,
-                               .folder = {gfold_run, &s->graph->fold},
+                               .folder = {gfold_run, &s->graph->fold, gfold_constant, gfold_ask},
                                .weights = s->weights,
                                .x_bytes = s->x_bytes};
   const gpass_ctx ctx = {.fold = gfold_constant,
@@ -54,8 +54,6 @@ static int32_t make_graph(bs_session *s, const int64_t *sizes, gmisses *misses, 
   s->stats.lower_s += lowered - began;
   if (rc == BS_OK) (*out_graph)->tokenwise = s->tokenwise;
   gcore_tell(s->core, "passes", 0, 0);
-  if (rc == BS_OK) (*out_graph)->ask = gfold_ask;
-  if (rc == BS_OK) (*out_graph)->ask_user = &s->graph->fold;
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
   s->stats.pass_s += bs_clock_s() - lowered;
   if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, BS_F64, err);
@@ -131,6 +129,7 @@ static void use(bs_session *s, gbinding *b) {
 
 /* A new binding gets a place; it replaces the oldest one, perhaps that which is bound. */
 static void keep(bs_session *s, gbinding *b) {
+  gdrop_constants(s->graph->model);
   s->stats.plans_again += (uint64_t)was_dropped(s, planned_for(b));
   forget_ports(s);
   s->bindings[free_place(s)] = b;

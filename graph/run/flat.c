@@ -17,11 +17,16 @@ int32_t gnode_failed(const graph *g, const gnode *n, int32_t rc, bs_error *err) 
   return rc;
 }
 
+static int32_t run_step(const gstep *s, bs_error *err) {
+  if (s->file >= 0 && gtable_run(s)) return BS_OK;
+  return bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
+}
+
 static int32_t run_steps(gbinding *b, bs_error *err) {
   if (err != NULL) err->code = BS_OK;
   for (uint32_t i = 0; i < b->n_steps; i++) {
     const gstep *s = &b->steps[i];
-    const int32_t rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
+    const int32_t rc = run_step(s, err);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
   }
   return BS_OK;
@@ -32,7 +37,7 @@ static int32_t watch_steps(gbinding *b, void (*each)(void *user, const gbinding 
   if (err != NULL) err->code = BS_OK;
   for (uint32_t i = 0; i < b->n_steps; i++) {
     const gstep *s = &b->steps[i];
-    const int32_t rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
+    const int32_t rc = run_step(s, err);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
     each(user, b, s);
   }
@@ -56,7 +61,7 @@ static int32_t profile_steps(gbinding *b, bs_error *err) {
   for (uint32_t i = 0; i < b->n_steps; i++) {
     gstep *s = &b->steps[i];
     const bs_usage before = bs_usage_now(1);
-    const int32_t rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
+    const int32_t rc = run_step(s, err);
     const bs_usage after = bs_usage_now(0);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
     add_run(s, &before, &after);

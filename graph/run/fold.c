@@ -39,7 +39,7 @@ static int32_t open_rank(gfold *f, bs_error *err) {
   return rc;
 }
 
-int32_t gfold_run_locked(gfold *f, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
+static int32_t run_op(gfold *f, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
   static unsigned char nothing[64];
   gquery q;
   bs_tensor tensors[BS_MAX_OP_ARGS], *args[BS_MAX_OP_ARGS];
@@ -72,6 +72,65 @@ int32_t gfold_run_locked(gfold *f, const graph *g, const gnode *node, void *cons
   if (packed != NULL) f->rank.api->packed_release(packed);
   for (uint32_t i = 0; i < nargs; i++) free(copies[i]);
   return grank_leave(&f->rank, rc, err);
+}
+
+/* ---- programs over bytes --------------------------------------------------------------------- */
+
+enum { BYTES = 256, MANY = 16 << 10 };
+
+static int is_whole(const graph *g, uint32_t value) {
+  return value != GNONE && g->values[value].kind != GV_VIEW;
+}
+
+/* A program of one byte has at most 256 results. */
+static int is_of_bytes(const graph *g, const gnode *n) {
+  if (n->op != GOP_MAP || n->n_in != 1 || n->n_out != 1 || !is_whole(g, n->in[0]) || !is_whole(g, n->out[0]))
+    return 0;
+  const gvalue *in = &g->values[n->in[0]], *out = &g->values[n->out[0]];
+  const gexpr *e = &g->exprs[n->expr];
+  int any = 0;
+  for (uint32_t i = 0; i < e->n_steps; i++) any |= e->steps[i].op == BS_EXPR_INDEX;
+  return !any && (in->dtype == BS_I8 || in->dtype == BS_U8) && in->flags == 0 && graph_count(in) > MANY &&
+         graph_count(in) == graph_count(out);
+}
+
+/* The results of all bytes, `size` bytes each. */
+static int32_t run_table(gfold *f, const graph *g, const gnode *node, void *table, bs_error *err) {
+  const int64_t dims[1] = {BYTES};
+  unsigned char all[BYTES];
+  graph *small = NULL;
+  gnode n = *node;
+  int32_t rc = graph_new(&small, err);
+  for (int i = 0; i < BYTES; i++) all[i] = (unsigned char)i;
+  n.origin = GNONE;
+  if (rc == BS_OK)
+    rc = graph_add_root(small, GV_CONST, g->values[node->in[0]].dtype, 1, dims, all, NULL, &n.in[0], err);
+  if (rc == BS_OK)
+    rc = graph_add_root(small, GV_TEMP, g->values[node->out[0]].dtype, 1, dims, NULL, NULL, &n.out[0], err);
+  if (rc == BS_OK) n.expr = graph_expr(small, &g->exprs[node->expr]);
+  if (rc == BS_OK && n.expr == GNONE)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
+  void *data[GNODE_OUT] = {table};
+  if (rc == BS_OK) rc = run_op(f, small, &n, data, err);
+  graph_free(small);
+  return rc;
+}
+
+static int32_t run_bytes(gfold *f, const graph *g, const gnode *node, unsigned char *to, bs_error *err) {
+  uint64_t table[BYTES];
+  const gvalue *in = &g->values[node->in[0]];
+  const unsigned char *from = in->data, *results = (const unsigned char *)table;
+  const size_t size = BS_DTYPE_BYTES(g->values[node->out[0]].dtype);
+  const int32_t rc = run_table(f, g, node, table, err);
+  const int64_t count = graph_count(in);
+  for (int64_t i = 0; i < count && rc == BS_OK && size == 1; i++) to[i] = results[from[i]];
+  for (int64_t i = 0; i < count && rc == BS_OK && size > 1; i++)
+    memcpy(to + (size_t)i * size, results + from[i] * size, size);
+  return rc;
+}
+
+int32_t gfold_run_locked(gfold *f, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
+  return is_of_bytes(g, node) ? run_bytes(f, g, node, out_data[0], err) : run_op(f, g, node, out_data, err);
 }
 
 int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {

@@ -23,6 +23,7 @@ void gbinding_set_root(gbinding *b, uint32_t root, void *data) {
     gtensor_fill(&b->g->values[i], &b->g->values[root], data, &b->tensors[i]);
     if (b->tensors[i].data == NULL && graph_count(&b->g->values[root]) == 0) b->tensors[i].data = nothing;
   }
+  gbytes_fill(b, root);
 }
 
 void gbinding_place(gbinding *b, void *arena) {
@@ -34,6 +35,9 @@ void gbinding_place(gbinding *b, void *arena) {
   }
 }
 
+/* Of a constant, in bs_tensor.reserved[0] until it has its memory: what ops do with it. */
+enum { READ = 1, TAKEN = 2 };
+
 /* Roots that keep their memory: constants that an op reads, states, the length. */
 static int32_t place_outside(gbinding *b, bs_error *err) {
   for (uint32_t i = 0; i < b->g->n_values; i++) {
@@ -43,7 +47,8 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
     const uint64_t bytes = (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
     if (v->kind == GV_CONST && b->tensors[i].reserved[0] != 0) {
       rc = graph_ask(b->g, i, err);
-      if (rc == BS_OK) rc = gcore_constant(b->core, v, &data, err);
+      data = (void *)(uintptr_t)v->data;
+      if (rc == BS_OK && b->tensors[i].reserved[0] & READ) rc = gcore_constant(b->core, v, &data, err);
       b->constant_bytes += bytes;
     } else if (v->kind == GV_STATE) {
       rc = gcore_state(b->core, graph_text_of(b->g, v->name), gcore_state_bytes(b->core, v), &data, err);
@@ -68,16 +73,30 @@ void gbinding_set_slot(gbinding *b, int64_t slot) {
   b->slot = slot;
 }
 
+/* The node reads rows of input k where they lie. */
+static int only_takes(const graph *g, const gnode *n, uint32_t k) {
+  const gvalue *v = &g->values[g->values[n->in[k]].base];
+  return k == 0 && n->op == GOP_TAKE && n->attrs[0] == BS_INDEX_ROWS &&
+         (((uintptr_t)v->data & (BS_DTYPE_BYTES(v->dtype) - 1u)) == 0 || gbytes_takes(g, n));
+}
+
 /* Marks constants that are arguments of a node. The others are weights only, which may be unaligned. */
 static void mark_arguments(gbinding *b) {
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next) {
     const gnode *n = &b->g->nodes[id];
     for (uint32_t k = 0; k < n->n_in; k++)
-      if (n->in[k] != GNONE) b->tensors[b->g->values[n->in[k]].base].reserved[0] = 1;
+      if (n->in[k] != GNONE)
+        b->tensors[b->g->values[n->in[k]].base].reserved[0] |= only_takes(b->g, n, k) ? TAKEN : READ;
   }
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
+
+/* The constant lies where the model has it: no op has had it copied. */
+static int is_in_place(const gbinding *b, uint32_t value) {
+  const uint32_t root = b->g->values[value].base;
+  return b->tensors[root].data == b->g->values[root].data;
+}
 
 static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args, bs_error *err) {
   grank *r = b->rank;
@@ -89,8 +108,13 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
   s->args = args;
   s->nargs = graph_arguments(n, values);
   for (uint32_t i = 0; i < s->nargs; i++) args[i] = values[i] != GNONE ? &b->tensors[values[i]] : NULL;
+  if (gbytes_takes(b->g, n) && is_in_place(b, n->in[0])) {
+    gbytes_ask(&q);
+    for (uint32_t i = 0; i < s->nargs; i += 2) args[i] = gbytes_tensor(b, values[i]);
+  }
   const int32_t rc = graph_is_packed(n->op) ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
                                             : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
+  if (rc == BS_OK) gtable_find(b, s);
   return rc == BS_OK ? rc : gnode_failed(b->g, n, rc, err);
 }
 
@@ -148,6 +172,7 @@ int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding
   gcore_tell(core, "plan", 0, 0);
   if (rc == BS_OK) rc = gbinding_plan(b, err);
   if (rc == BS_OK) mark_arguments(b);
+  if (rc == BS_OK) rc = gbytes_make(b, err);
   pthread_mutex_lock(&core->lock);
   const double began = bs_clock_s(), packed = core->pack_s;
   if (rc == BS_OK) rc = prepare_locked(b, err);
@@ -223,6 +248,7 @@ void gbinding_free(gbinding *b) {
   free(b->steps);
   free(b->tensors);
   free(b->args_memory);
+  free(b->bytes_of);
   free(b->place);
   free(b->lives);
   free(b->own_arena);

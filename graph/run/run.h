@@ -136,6 +136,8 @@ int32_t gcore_take_states(gcore *core, const gmodel *model, bs_error *err);
 void gcore_give_states(gcore *core, const gmodel *model);
 /* drop.c: gives back the pages of a constant that lies in a mapped file. */
 void gdrop_mapped(const void *data, uint64_t bytes);
+/* The same for all constants of a model: what a run needs of them is read again. */
+void gdrop_constants(const gmodel *model);
 /* A constant's elements, aligned to their size. */
 int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err);
 int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err);
@@ -153,11 +155,19 @@ typedef struct gstep {
   bs_tensor **args;
   uint32_t nargs;
   uint32_t node; /* of the graph */
+  int32_t file;  /* descriptor of a mapped file of which the step takes rows; -1: none */
+  uint64_t file_at;
   double prepare_s;
   uint64_t runs, ns; /* with `profile`, of all runs, as the following */
   /* The caller's thread: time on a processor; time asleep; how often it slept. */
   uint64_t cpu_ns, asleep_ns, waits;
 } gstep;
+
+/* A value as bytes (bytes.c). */
+typedef struct gbytes {
+  uint32_t value;
+  bs_tensor tensor;
+} gbytes;
 
 /* A graph that can run: plans, tensors, memory. */
 typedef struct gbinding {
@@ -169,6 +179,8 @@ typedef struct gbinding {
   gstep *steps;
   uint32_t n_steps;
   bs_tensor *tensors; /* of each value; data NULL: not set yet */
+  gbytes *bytes_of;   /* of values that a step reads or writes as bytes */
+  uint32_t n_bytes;
   void **args_memory;
   uint64_t *place; /* of each TEMP root: its byte in the arena */
   gplan_value *lives;
@@ -194,6 +206,19 @@ void gbinding_place(gbinding *binding, void *arena);
 void gbinding_set_root(gbinding *binding, uint32_t root, void *data);
 /* Prepares the ops of these steps for what the graph is now; all of them or, when it fails, none. */
 int32_t gbinding_prepare_again(gbinding *binding, const uint32_t *steps, uint32_t n, bs_error *err);
+/* table.c: finds the file of a table that the step takes rows of. */
+void gtable_find(const gbinding *binding, gstep *step);
+/* Reads the rows. 0: the op has to take them, or to say what is wrong. */
+int gtable_run(const gstep *step);
+/* bytes.c: 1: the node takes rows of a constant that is not aligned, and can do so by bytes. */
+int gbytes_takes(const graph *g, const gnode *node);
+/* Its query, by bytes. */
+void gbytes_ask(gquery *query);
+/* Room for all values of such nodes. */
+int32_t gbytes_make(gbinding *binding, bs_error *err);
+/* The value as bytes: a tensor of the binding, which gbytes_fill sets when its root gets memory. */
+bs_tensor *gbytes_tensor(gbinding *binding, uint32_t value);
+void gbytes_fill(gbinding *binding, uint32_t root);
 /* memory.c: lifetimes, offsets, the report. */
 int32_t gbinding_plan(gbinding *binding, bs_error *err);
 /* The plan holds for the numbers that the graph has now; BS_UNSUPPORTED: it does not. */
