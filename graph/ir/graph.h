@@ -34,10 +34,11 @@ typedef struct gvalue {
   const void *data; /* CONST: elements of the root, aligned or not */
 } gvalue;
 enum gvalue_flags {
-  GV_OUTPUT = 1u << 0, /* a port or a state needs it at the end of the run */
-  GV_JOINED = 1u << 2, /* CONST [N,K]: `data` is a gjoin, the rows of several constants; a weight only */
-  GV_QUANT = 1u << 3,  /* CONST f32 [N,K]: `data` is a gquant; the weight of matmul_q and take_q only */
-  GV_LENGTH = 1u << 1  /* INPUT that the session fills: tokens in the cache before the run */
+  GV_OUTPUT = 1u << 0,  /* a port or a state needs it at the end of the run */
+  GV_JOINED = 1u << 2,  /* CONST [N,K]: `data` is a gjoin, the rows of several constants; a weight only */
+  GV_QUANT = 1u << 3,   /* CONST f32 [N,K]: `data` is a gquant; the weight of matmul_q and take_q only */
+  GV_FOLLOWS = 1u << 4, /* CONST: dims or elements follow the sizes of the model, as lower/follow.c says */
+  GV_LENGTH = 1u << 1   /* INPUT that the session fills: tokens in the cache before the run */
 };
 
 /* The rows of a joined constant: constants [n,K] (roots or views), one below the other. */
@@ -137,6 +138,18 @@ typedef struct gport {
   uint32_t value;
 } gport;
 
+/* A number that the lowering computed of the sizes, which says whether a plan can serve a range of them. */
+enum gkept_kind {
+  GKEPT_LINEAR, /* it must be a linear function of the sizes */
+  GKEPT_SIDE,   /* a sign: it must not be 1 at one size and -1 at another */
+  GKEPT_FIXED,  /* what follows from it is known where it does not vary */
+  GKEPT_UNKNOWN /* what follows from it is not known */
+};
+typedef struct gkept {
+  int64_t number;
+  uint32_t kind;
+} gkept;
+
 typedef struct graph {
   gvalue *values;
   gnode *nodes;
@@ -145,7 +158,7 @@ typedef struct graph {
   gport *inputs, *outputs;
   gport *states; /* name of the state, and the value that it becomes (a view of it) */
   gorigin *origins;
-  int64_t *kept; /* remainders and orders of whole numbers that the lowering computed: lower_keep_numbers */
+  gkept *kept;
   uint32_t n_values, n_nodes, n_exprs, n_uses, n_inputs, n_outputs, n_states, n_origins, n_kept;
   uint32_t cap_values, cap_nodes, cap_exprs, cap_uses, cap_inputs, cap_outputs, cap_states, cap_origins,
       cap_kept;

@@ -4,14 +4,6 @@
 
 #include "graph/lower/build.h"
 
-/* Which of two whole constants is the smaller one: between sizes where they are not equal they may be. */
-static int32_t keep_order(build *b, uint32_t x, uint32_t y) {
-  if (b->rc != BS_OK || !lower_is_const(b->c, x) || !lower_is_const(b->c, y) || build_dtype(b, x) != BS_I64)
-    return b->rc;
-  const uint32_t less = build_cast(b, build_binary(b, BS_EXPR_LT, x, y, BS_BOOL), BS_I64);
-  return b->rc == BS_OK ? lower_keep_numbers(b->c, less, b->err) : b->rc;
-}
-
 static int32_t compare(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   uint32_t x = build_in(&b, 0), y = build_in(&b, 1);
@@ -26,7 +18,7 @@ static int32_t compare(lower_ctx *c, const gmodel_node *node, bs_error *err) {
                        : strstr(node->op, "OrEqual")  ? BS_EXPR_LE
                                                       : BS_EXPR_LT;
   build_out(&b, 0, build_binary(&b, step, x, y, BS_BOOL));
-  return step == BS_EXPR_EQ ? keep_order(&b, x, y) : b.rc;
+  return b.rc;
 }
 
 /* Bit by bit, of integers. */

@@ -191,7 +191,7 @@ static int32_t modulo(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   }
   const uint32_t out = build_map(&b, &m, r, dtype);
   build_out(&b, 0, out);
-  return b.rc == BS_OK ? lower_keep_numbers(c, out, err) : b.rc;
+  return b.rc;
 }
 
 /* Bounds are inputs since opset 11, attributes before; each may be absent. A lower bound above the upper one

@@ -203,6 +203,7 @@ int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   if (rc == BS_UNSUPPORTED && c->issues + c->not_judged == issues) /* of a helper that knows no node */
     return lower_unsupported(c, node, 0, err, "%s",
                              err != NULL && err->message[0] != '\0' ? err->message : "not supported");
+  if (rc == BS_OK) rc = lower_follow(c, node, err);
   if (rc != BS_OK && err != NULL && err->where[0] == '\0') node_where(node, err);
   return rc;
 }
@@ -470,6 +471,7 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   free(c.guessed);
   free(c.parts);
   free(c.quants);
+  free(c.follows);
   if (rc != BS_OK) {
     graph_free(c.g);
     return rc;

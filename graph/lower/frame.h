@@ -51,12 +51,14 @@ struct lower_ctx {
   uint32_t n_parts, cap_parts;
   lower_quant *quants;
   uint32_t n_quants, cap_quants;
-  int takes_quant; /* the rule that runs takes quantised constants */
-  uint32_t origin; /* of the node that is lowered */
-  uint32_t depth;  /* of lower_call and lower_block */
-  uint32_t rounds; /* of lower_block: loops are unrolled */
-  uint32_t keeps;  /* 1: what is computed is kept by folder.keep */
-  uint32_t ports;  /* 1: outputs are made: a copy of a constant is a node */
+  int takes_quant;        /* the rule that runs takes quantised constants */
+  uint32_t origin;        /* of the node that is lowered */
+  uint32_t depth;         /* of lower_call and lower_block */
+  uint32_t rounds;        /* of lower_block: loops are unrolled */
+  unsigned char *follows; /* of graph values: follow.c */
+  uint32_t n_follows, cap_follows;
+  uint32_t keeps; /* 1: what is computed is kept by folder.keep */
+  uint32_t ports; /* 1: outputs are made: a copy of a constant is a node */
   uint64_t issues;
   uint64_t not_judged; /* nodes */
   uint64_t fold_limit; /* bytes that computed constants may take */
@@ -83,6 +85,8 @@ void lower_settle_parts(lower_ctx *c, uint32_t from);
  * put's; first: the dim of data that the indices, or the first of a tuple, count. */
 int32_t lower_guard_index(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t first, uint32_t *io_index,
                           bs_error *err);
+/* follow.c: behind a node's rule: whether its results follow the sizes, and what of its numbers is kept. */
+int32_t lower_follow(lower_ctx *c, const gmodel_node *node, bs_error *err);
 /* frame.c */
 int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err);
 /* help_view.c: the same value with `rank` dims, ones in front, and 1 where it has stride 0: an argument of

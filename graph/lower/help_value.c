@@ -119,19 +119,12 @@ void lower_keep_computed(lower_ctx *c, int on) {
   c->keeps = (uint32_t)on;
 }
 
-int32_t lower_keep_numbers(lower_ctx *c, uint32_t value, bs_error *err) {
-  enum { MOST = 8 };
+int32_t lower_keep(lower_ctx *c, int64_t number, uint32_t kind, bs_error *err) {
   graph *g = c->g;
-  int64_t now[MOST];
-  const gvalue *v = &g->values[value];
-  if (!graph_is_const(g, value) || v->dtype != BS_I64 || graph_count(v) > MOST) return BS_OK;
-  const int32_t rc = graph_read_const(g, value, now, err);
-  for (int64_t i = 0; i < graph_count(v) && rc == BS_OK; i++) {
-    if (!ARRAY_GROW(g->kept, g->n_kept, g->cap_kept))
-      return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to lower the model");
-    g->kept[g->n_kept++] = now[i];
-  }
-  return rc;
+  if (!ARRAY_GROW(g->kept, g->n_kept, g->cap_kept))
+    return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to lower the model");
+  g->kept[g->n_kept++] = (gkept){number, kind};
+  return BS_OK;
 }
 
 int32_t lower_const_model(lower_ctx *c, uint32_t dtype, uint32_t rank, const int64_t *dims, const void *data,

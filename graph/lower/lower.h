@@ -79,9 +79,8 @@ int32_t lower_const_ints(lower_ctx *c, uint32_t dtype, uint32_t count, const int
 int32_t lower_ask(const lower_ctx *c, uint32_t value, bs_error *err);
 /* on 1: what is computed over constants lies in memory that is given back when it is packed. */
 void lower_keep_computed(lower_ctx *c, int on);
-/* Whole constants that are no linear functions of the sizes are kept in the graph: what follows from them may
- * hide them. */
-int32_t lower_keep_numbers(lower_ctx *c, uint32_t value, bs_error *err);
+/* A number of the sizes is kept in the graph: what follows from it may hide it (enum gkept_kind). */
+int32_t lower_keep(lower_ctx *c, int64_t number, uint32_t kind, bs_error *err);
 
 /* ---- views (no kernel op; they do not change the value that they look at) -------------------- */
 /* Strides and offset count in elements of the ROOT: see lower_value(c, v)->strides and ->offset. */

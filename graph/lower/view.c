@@ -152,11 +152,8 @@ static uint32_t axes_bits(build *b, uint32_t rank, int *out_there, uint32_t *out
 
 /* Dims that are left out where they are 1: of another size there are others. */
 static void keep_ones(build *b, const build_shape *shape) {
-  int64_t wide[BS_MAX_DIMS] = {0};
-  uint32_t value = GNONE;
-  for (uint32_t i = 0; i < shape->rank; ++i) wide[i] = shape->dims[i] > 1;
-  if (b->rc == BS_OK) b->rc = lower_const_ints(b->c, BS_I64, shape->rank, wide, &value, b->err);
-  if (b->rc == BS_OK) b->rc = lower_keep_numbers(b->c, value, b->err);
+  for (uint32_t i = 0; i < shape->rank && b->rc == BS_OK; ++i)
+    b->rc = lower_keep(b->c, shape->dims[i] > 1, GKEPT_LINEAR, b->err);
 }
 
 static int32_t squeeze(lower_ctx *c, const gmodel_node *node, bs_error *err) {

@@ -38,16 +38,26 @@ static void count_writers(const graph *g, uint32_t *open) {
       if (g->nodes[id].out[k] != GNONE) open[g->values[g->nodes[id].out[k]].base]++;
 }
 
+/* A program gives its results to the places that its inputs have. */
+static int follows_sizes(const graph *g, const gnode *n) {
+  int any = 0;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    any |= n->in[i] != GNONE && g->values[g->values[n->in[i]].base].flags & GV_FOLLOWS;
+  return any;
+}
+
 static int32_t fold_node(graph *g, const gpass_ctx *ctx, uint32_t id, int *out_done, bs_error *err) {
   const gnode *n = &g->nodes[id];
   void *data[GNODE_OUT] = {NULL};
   bs_error why = BS_ERROR_INIT;
   const int32_t rc = ctx->fold(ctx->fold_user, g, n, data, &why);
   *out_done = rc == BS_OK;
+  const int follows = n->op == GOP_MAP && follows_sizes(g, n);
   for (uint32_t k = 0; k < n->n_out && rc == BS_OK; k++) {
     if (n->out[k] == GNONE) continue;
     g->values[n->out[k]].data = data[k];
     g->values[n->out[k]].kind = GV_CONST;
+    if (follows) g->values[n->out[k]].flags |= GV_FOLLOWS;
   }
   if (rc != BS_OK) gpass_miss(ctx, id, "ref does not compute it: %.100s", why.message);
   if (rc == BS_OK || rc == BS_UNSUPPORTED || rc == BS_UNAVAILABLE || rc == BS_NOT_FOUND) return BS_OK;

@@ -203,6 +203,38 @@ static const gsession_refused *refused(const bs_session *s, const gbucket_range 
   return NULL;
 }
 
+/* The graph of the sizes that the binding has is that of its range. */
+static int32_t look(bs_session *s, const gbinding *b, bs_error *err) {
+  gpass_trace traces[GPASS_MAX];
+  graph *g = NULL;
+  gfold_enter(&s->graph->fold);
+  int32_t rc = make_graph(s, b->sizes, NULL, &g, traces, err);
+  if (rc == BS_OK) rc = gbucket_verify(b, g, err);
+  graph_free(g);
+  gfold_leave(&s->graph->fold);
+  return rc;
+}
+
+/* A plan of a range takes the sizes; *out_fits 0: their graph is another one. Where that is not known of all
+ * sizes, each is looked at once. */
+static int32_t take_sizes(bs_session *s, gbinding *b, const int64_t *sizes, int *out_fits, bs_error *err) {
+  uint8_t *looked = gbucket_looked(b->bucket, sizes);
+  const size_t bytes = s->graph->model->n_symbols * sizeof *sizes;
+  *out_fits = looked == NULL || *looked != 2;
+  if (!*out_fits) return BS_OK;
+  int64_t *before = malloc(bytes + 1u);
+  if (before == NULL) return no_memory(err);
+  memcpy(before, b->sizes, bytes);
+  int32_t rc = gbucket_bind(b, sizes, err);
+  if (rc == BS_OK && looked != NULL && *looked == 0) {
+    *out_fits = look(s, b, NULL) == BS_OK;
+    *looked = *out_fits ? 1 : 2;
+    if (!*out_fits) rc = gbucket_bind(b, before, err);
+  }
+  free(before);
+  return rc;
+}
+
 /* Makes a plan for the range that serves `sizes`. BS_UNSUPPORTED: no such plan exists; `why` is the reason.
  */
 static int32_t make_range(bs_session *s, gbucket_range *r, const int64_t *sizes, char *why, size_t why_size,
@@ -221,7 +253,10 @@ static int32_t make_range(bs_session *s, gbucket_range *r, const int64_t *sizes,
     memcpy(own, b->bucket->range.sizes, bytes);
     b->sizes = own;
     r->sizes = NULL; /* the bucket's */
-    rc = gbucket_bind(b, sizes, &refusal);
+    int fits = 1;
+    rc = take_sizes(s, b, sizes, &fits, &refusal);
+    if (rc == BS_OK && !fits)
+      rc = bs_error_set(&refusal, BS_UNSUPPORTED, "BS-GRAPH-BUCKET", "a size of the range has another graph");
   } else {
     free(own);
   }
@@ -287,7 +322,12 @@ static int32_t bind_sizes(bs_session *s, int64_t *sizes, bs_error *err) {
   for (uint32_t i = 0; i < s->n_bindings; i++) {
     gbinding *b = s->bindings[i];
     if (b == NULL || b->bucket == NULL || !gbucket_has(&b->bucket->range, sizes)) continue;
-    if (gbucket_bind(b, sizes, err) != BS_OK) break; /* alone, then */
+    int fits = 1;
+    if (take_sizes(s, b, sizes, &fits, err) != BS_OK || !fits) {
+      bs_error_clear(err);
+      snprintf(why, sizeof why, "%s", fits ? "" : "its graph is not that of the range");
+      return bind_alone(s, sizes, why, err);
+    }
     free(sizes);
     s->stats.plans_reused++;
     forget_ports(s);
@@ -372,14 +412,8 @@ int32_t gsession_misses(bs_session *s, gmisses *out_misses, bs_error *err) {
 
 int32_t gsession_verify_bucket(bs_session *s, bs_error *err) {
   const bs_session_stats before = s->stats;
-  gpass_trace traces[GPASS_MAX];
-  graph *g = NULL;
   if (s->bound->bucket == NULL) return BS_OK;
-  gfold_enter(&s->graph->fold);
-  int32_t rc = make_graph(s, s->bound->sizes, NULL, &g, traces, err);
-  if (rc == BS_OK) rc = gbucket_verify(s->bound, g, err);
-  graph_free(g);
-  gfold_leave(&s->graph->fold);
+  const int32_t rc = look(s, s->bound, err);
   s->stats = before;
   return rc;
 }

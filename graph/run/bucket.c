@@ -83,6 +83,21 @@ static int32_t lower_all(gmaking *m, bs_error *err) {
   return rc;
 }
 
+static size_t widths(const gbucket_range *r, uint32_t k) {
+  return k < r->n ? (size_t)(r->sizes[r->symbol[k]] - r->least[k] + 1) : 1;
+}
+
+static int32_t make_looked(gbucket *b, bs_error *err) {
+  b->looked = calloc(widths(&b->range, 0) * widths(&b->range, 1), 1);
+  return b->looked != NULL ? BS_OK : gmaking_no_memory(err);
+}
+
+uint8_t *gbucket_looked(const gbucket *b, const int64_t *sizes) {
+  if (b->looked == NULL) return NULL;
+  const size_t u = (size_t)gbucket_below(&b->range, 0, sizes), v = (size_t)gbucket_below(&b->range, 1, sizes);
+  return &b->looked[u + v * widths(&b->range, 0)];
+}
+
 static int32_t make_all(gmaking *m, gcore *core, grank *rank, gbinding **out_binding, bs_error *err) {
   gbinding *b = NULL;
   int32_t rc = lower_all(m, err);
@@ -99,6 +114,7 @@ static int32_t make_all(gmaking *m, gcore *core, grank *rank, gbinding **out_bin
   m->graphs[0] = g;
   rc = gmaking_constants(m, b, err);
   if (rc == BS_OK) rc = gmaking_fits(m, b, err);
+  if (rc == BS_OK && m->looks) rc = make_looked(m->bucket, err);
   if (rc == BS_OK) rc = bs_memory_fits(b->arena_bytes, "BS-GRAPH-MEMORY", "the largest size", err);
   m->graphs[0] = NULL;
   if (rc != BS_OK) {
@@ -144,6 +160,7 @@ void gbucket_free(gbucket *b) {
     for (uint32_t k = 0; k < GBUCKET_CORNERS; k++) free(b->constants[i].c[k]);
   }
   free(b->range.sizes);
+  free(b->looked);
   free(b->numbers);
   free(b->strides);
   free(b->dense);

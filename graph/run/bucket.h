@@ -63,6 +63,8 @@ typedef struct gbucket {
   uint32_t *roots; /* whose tensors, and those of their views, change */
   uint32_t *over;  /* roots that lie in another's memory, where the other's place varies, in order */
   uint32_t *again; /* steps whose op is prepared for each size */
+  uint8_t
+      *looked; /* of each size, where the graph of it must be looked at: 1: it is the range's, 2: another */
   uint32_t n_numbers, n_strides, n_constants, n_dense, n_roots, n_over, n_again;
 } gbucket;
 
@@ -106,6 +108,8 @@ void gbucket_free(gbucket *bucket);
 
 /* ---- rebind.c -------------------------------------------------------------------------------- */
 
+/* The place of sizes in `looked`; NULL: they need no look. */
+uint8_t *gbucket_looked(const gbucket *bucket, const int64_t *sizes);
 /* Writes the numbers of a size into the graph. */
 void gbucket_write(const gbucket *bucket, graph *g, const int64_t *sizes);
 /* The binding is for these sizes of its range from here on; all TEMPs lie in its arena. When it fails, the

@@ -110,6 +110,7 @@ static int32_t add_constant(gmaking *m, const gbinding *b, uint32_t i, bs_error 
   char name[32];
   int32_t rc = gmaking_compare(m, i, of, &same, &leading, err);
   if (rc != BS_OK || same || (leading && !gmaking_varies(m, i)) || b->tensors[i].data == NULL) return rc;
+  m->looks |= !(v->flags & GV_FOLLOWS);
   uint32_t cap = k->n_constants;
   if (!ARRAY_GROW(k->constants, k->n_constants, cap)) return gmaking_no_memory(err);
   gbucket_constant *c = &k->constants[k->n_constants++];

@@ -23,6 +23,7 @@ typedef struct gmaking {
   uint32_t *dims, *strides, *offsets;
   uint32_t cap, cap_dense, cap_strides;
   gpass_trace traces[GPASS_MAX];
+  int looks; /* it is not known of all sizes that their graph is that of the range */
 } gmaking;
 
 int32_t gmaking_no_memory(bs_error *err);

@@ -198,16 +198,28 @@ static int32_t add_node(gmaking *m, uint32_t id, bs_error *err) {
 }
 
 /* Two sizes may have one graph where a remainder of another one, or its comparison, makes another graph. */
-static int32_t check_kept(const gmaking *m, bs_error *err) {
-  static const char why[] = "the model computes remainders of the sizes, or compares them";
+static int32_t check_kept(gmaking *m, bs_error *err) {
+  static const char why[] = "numbers that the model computes of the sizes are no linear functions of them";
   const uint32_t count = m->graphs[0]->n_kept;
   for (uint32_t c = 0; c < m->n; c++)
     if (m->graphs[c]->n_kept != count) return gmaking_refuse(err, why);
   for (uint32_t i = 0; i < count; i++) {
     int64_t f[GBUCKET_GRAPHS] = {0};
     gbucket_number n = {0};
-    for (uint32_t c = 0; c < m->n; c++) f[c] = m->graphs[c]->kept[i];
-    if (!all_equal(m, f) && !gmaking_multilinear(m, f, &n)) return gmaking_refuse(err, why);
+    uint32_t kind = GKEPT_LINEAR;
+    for (uint32_t c = 0; c < m->n; c++) {
+      f[c] = m->graphs[c]->kept[i].number;
+      if (m->graphs[c]->kept[i].kind > kind) kind = m->graphs[c]->kept[i].kind;
+    }
+    int above = 0, below = 0;
+    for (uint32_t c = 0; c < m->n; c++) {
+      above |= f[c] > 0;
+      below |= f[c] < 0;
+    }
+    if (kind == GKEPT_UNKNOWN || (kind == GKEPT_FIXED && !all_equal(m, f))) m->looks = 1;
+    if ((kind == GKEPT_LINEAR && !all_equal(m, f) && !gmaking_multilinear(m, f, &n)) ||
+        (kind == GKEPT_SIDE && above && below))
+      return gmaking_refuse(err, why);
   }
   return BS_OK;
 }
