@@ -207,7 +207,8 @@ static int take_token(void *user, size_t prompt, int64_t id) {
   }
   p->made[p->n_made++] = id;
   g->made++;
-  if (g->tokenizer == NULL || id == g->stop) return 0;
+  if (g->tokenizer == NULL) return 0;
+  if (bs_tokenizer_ends(g->tokenizer, id)) return 1;
   g->rc = model_text_add(&p->text, id, &g->why);
   return g->rc != BS_OK || p->text.ended;
 }

@@ -46,6 +46,11 @@ const char *bs_tokenizer_token(const bs_tokenizer *t, int64_t id) {
   return NULL;
 }
 
+int bs_tokenizer_ends(const bs_tokenizer *t, int64_t id) {
+  (void)t, (void)id;
+  return 0;
+}
+
 int64_t bs_tokenizer_special(const bs_tokenizer *t, uint32_t role) {
   (void)t, (void)role;
   return -1;

@@ -243,6 +243,23 @@ static int32_t read_roles(const char *path, bs_tokenizer *out, bs_error *err) {
   return rc;
 }
 
+/* The ids that end a text, one or a list, and the role. */
+static int32_t read_ends(const char *path, bs_tokenizer *out, bs_error *err) {
+  struct stat info;
+  json_t *file = NULL;
+  int32_t rc = bs_tok_add_end(out, out->roles[BS_TOKEN_EOS], err);
+  if (rc != BS_OK || stat(path, &info) != 0) return rc;
+  rc = load(path, &file, err);
+  const json_t *ids = json_object_get(file, "eos_token_id");
+  if (rc == BS_OK && json_is_integer(ids)) rc = bs_tok_add_end(out, json_integer_value(ids), err);
+  for (size_t i = 0; i < json_array_size(ids) && rc == BS_OK; i++)
+    if (json_is_integer(json_array_get(ids, i)))
+      rc = bs_tok_add_end(out, json_integer_value(json_array_get(ids, i)), err);
+  json_decref(file);
+  if (rc != BS_OK) bs_error_file(err, path);
+  return rc;
+}
+
 /* A model's file, beside which its tokenizer lies. */
 static int is_model(const char *path) {
   static const char *const ends[] = {".onnx", ".safetensors"};
@@ -253,16 +270,17 @@ static int is_model(const char *path) {
 }
 
 static int32_t read_json(const char *path, int is_folder, bs_tokenizer *out, bs_error *err) {
-  bs_text file = {0}, roles = {0};
+  bs_text file = {0}, roles = {0}, ends = {0};
   json_t *root = NULL;
   const char *slash = strrchr(path, '/');
   const int folder = is_folder ? (int)strlen(path) : slash == NULL ? 0 : (int)(slash - path + 1);
   bs_text_printf(&roles, "%.*s%stokenizer_config.json", folder, path, is_folder ? "/" : "");
+  bs_text_printf(&ends, "%.*s%sgeneration_config.json", folder, path, is_folder ? "/" : "");
   if (is_folder || is_model(path))
     bs_text_printf(&file, "%.*s%stokenizer.json", folder, path, is_folder ? "/" : "");
   else
     bs_text_printf(&file, "%s", path);
-  int32_t rc = file.failed || roles.failed
+  int32_t rc = file.failed || roles.failed || ends.failed
                    ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a path")
                    : load(file.data, &root, err);
   if (rc == BS_OK) rc = read_file(root, out, err);
@@ -270,8 +288,10 @@ static int32_t read_json(const char *path, int is_folder, bs_tokenizer *out, bs_
   if (rc != BS_OK && rc != BS_NO_MEMORY && err != NULL && strcmp(err->id, "BS-TOK-FILE") != 0)
     bs_error_file(err, file.data);
   if (rc == BS_OK) rc = read_roles(roles.data, out, err);
+  if (rc == BS_OK) rc = read_ends(ends.data, out, err);
   bs_text_free(&file);
   bs_text_free(&roles);
+  bs_text_free(&ends);
   return rc;
 }
 

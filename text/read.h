@@ -30,4 +30,9 @@ int32_t bs_tok_read_merge(const char *const parts[2], const size_t bytes[2], uin
                           bs_tok_model *out, bs_error *err);
 int32_t bs_tok_read_model(const json_t *model, bs_tok_model *out, bs_error *err);
 int32_t bs_tok_read_around(const json_t *part, bs_tokenizer *out, bs_error *err);
+
+/* ends.c: an id that ends a text; -1: none. */
+int32_t bs_tok_add_end(bs_tokenizer *tokenizer, int64_t id, bs_error *err);
+/* Tokens that llama.cpp takes as ends by their text. */
+int32_t bs_tok_add_known_ends(bs_tokenizer *tokenizer, bs_error *err);
 #endif

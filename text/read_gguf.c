@@ -169,6 +169,29 @@ static int32_t read_around(reader *r, const int64_t ids[N_IDS]) {
   return rc;
 }
 
+/* Where a generator stops: ids by their keys, and tokens by their texts. */
+static int32_t read_ends(reader *r) {
+  static const struct {
+    const char *key, *names[5];
+  } fills[] = {{"fim_pad_token_id", {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
+               {"fim_rep_token_id", {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+               {"fim_sep_token_id", {"<|file_sep|>"}}};
+  static const char *const keys[] = {"eot_token_id", "eom_token_id"};
+  int64_t id;
+  int32_t rc = bs_tok_add_end(r->out, r->out->roles[BS_TOKEN_EOS], r->err);
+  for (size_t i = 0; i < 2 && rc == BS_OK; i++) {
+    rc = id_of(r, keys[i], -1, &id);
+    if (rc == BS_OK) rc = bs_tok_add_end(r->out, id, r->err);
+  }
+  for (size_t i = 0; i < sizeof fills / sizeof fills[0] && rc == BS_OK; i++) {
+    rc = id_of(r, fills[i].key, -1, &id);
+    for (size_t k = 0; k < 5 && id < 0 && fills[i].names[k] != NULL; k++)
+      id = bs_tokenizer_id(r->out, fills[i].names[k]);
+    if (rc == BS_OK) rc = bs_tok_add_end(r->out, id, r->err);
+  }
+  return rc == BS_OK ? bs_tok_add_known_ends(r->out, r->err) : rc;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* The model and its splitter, each by a name that is known. */
@@ -234,6 +257,7 @@ static int32_t read_all(reader *r) {
   if (rc == BS_OK) rc = read_roles(r, ids);
   if (rc == BS_OK) rc = read_model(r, ids[BS_TOKEN_UNK]);
   if (rc == BS_OK) rc = read_around(r, ids);
+  if (rc == BS_OK && r->model != BS_TOK_GGUF_BERT) rc = read_ends(r);
   if (rc != BS_OK) return rc;
   return r->model == BS_TOK_GGUF_LLAMA  ? llama_steps(r)
          : r->model == BS_TOK_GGUF_GPT2 ? gpt2_steps(r)

@@ -191,6 +191,8 @@ struct bs_tokenizer {
   int64_t *before, *after; /* ids around a text */
   size_t n_before, n_after;
   int64_t roles[4]; /* enum bs_token_role */
+  int64_t ends[48]; /* that end a text (ends.c) */
+  uint32_t n_ends;
 };
 
 /* api.c: of both vocabularies. */

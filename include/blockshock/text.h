@@ -78,6 +78,11 @@ BS_API int64_t bs_tokenizer_id(const bs_tokenizer *tokenizer, const char *token)
 BS_API const char *bs_tokenizer_token(const bs_tokenizer *tokenizer, int64_t id);
 /* The id that has a role (enum bs_token_role); -1: none, or the files do not say it. */
 BS_API int64_t bs_tokenizer_special(const bs_tokenizer *tokenizer, uint32_t role);
+/* 1: a generator stops at this id: BS_TOKEN_EOS, and what else ends a text, a turn or a message, as the files
+ * say: eos, eot and eom of GGUF and the tokens that llama.cpp knows by their text, or the list of
+ * generation_config.json.
+ */
+BS_API int bs_tokenizer_ends(const bs_tokenizer *tokenizer, int64_t id);
 
 /* The text of tokens that come one by one, in whole characters. flags: enum bs_decode_flag. The tokenizer
  * outlives the stream. */

@@ -216,6 +216,8 @@ START_TEST(names_and_roles) {
   ck_assert_int_eq(rename(write_file(tokens, sizeof tokens - 1), path), 0);
   snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
   ck_assert_int_eq(rename(write_file(roles, sizeof roles - 1), path), 0);
+  snprintf(path, sizeof path, "%s/generation_config.json", folder);
+  ck_assert_int_eq(rename(write_file("{\"eos_token_id\":[1,3]}", 22), path), 0);
   snprintf(path, sizeof path, "%s/model.onnx", folder); /* a model in the folder: the file is absent */
   bs_tokenizer *beside = opened(path), *t = opened(folder);
   ck_assert_uint_eq(bs_tokenizer_size(t), 4);
@@ -230,6 +232,8 @@ START_TEST(names_and_roles) {
   ck_assert_int_eq(bs_tokenizer_special(t, BS_TOKEN_EOS), 2);
   ck_assert_int_eq(bs_tokenizer_special(t, BS_TOKEN_PAD), -1);
   ck_assert_int_eq(bs_tokenizer_special(t, BS_TOKEN_UNK), -1);
+  ck_assert(!bs_tokenizer_ends(t, 0) && bs_tokenizer_ends(t, 1) && bs_tokenizer_ends(t, 2) &&
+            bs_tokenizer_ends(t, 3) && !bs_tokenizer_ends(t, -1));
   /* The special token is one id, or text that the vocabulary has nothing of. */
   ck_assert_int_eq(bs_tokenizer_encode(t, "ab<s>a", 6, 0, ids, 1, &n, NULL), BS_OK);
   ck_assert_uint_eq(n, 3);
@@ -249,6 +253,8 @@ START_TEST(names_and_roles) {
   snprintf(path, sizeof path, "%s/tokenizer.json", folder);
   unlink(path);
   snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+  unlink(path);
+  snprintf(path, sizeof path, "%s/generation_config.json", folder);
   unlink(path);
   rmdir(folder);
 }

@@ -9,21 +9,22 @@
 
 /* ---- a file in words ------------------------------------------------------------------------- */
 
-/* "name=kindvalue": t text, T texts, i u32, I numbers of i32, F numbers of f32, b bool; items end at |. No
- * kind: the key is left out. */
+/* "name=kindvalue": t text, T texts, W texts that end at a blank, i u32, I numbers of i32, F numbers of f32,
+ * b bool; other items end at |. No kind: the key is left out. */
 static void put_items(const char *name, char kind, const char *value) {
   gguf_bytes *b = &gguf_made.keys;
+  const char *end = kind == 'W' ? " " : "|";
   uint64_t n = 1;
-  for (const char *p = value; *p != '\0'; p++) n += *p == '|';
+  for (const char *p = value; *p != '\0'; p++) n += *p == end[0];
   gguf_make_array(name,
-                  kind == 'T'   ? BS_GGUF_KIND_TEXT
-                  : kind == 'I' ? BS_GGUF_KIND_I32
-                                : BS_GGUF_KIND_F32,
+                  kind == 'T' || kind == 'W' ? BS_GGUF_KIND_TEXT
+                  : kind == 'I'              ? BS_GGUF_KIND_I32
+                                             : BS_GGUF_KIND_F32,
                   n);
-  for (const char *p = value; n-- > 0; p += strcspn(p, "|") + 1) {
-    const size_t bytes = strcspn(p, "|");
+  for (const char *p = value; n-- > 0; p += strcspn(p, end) + 1) {
+    const size_t bytes = strcspn(p, end);
     const float real = strtof(p, NULL);
-    if (kind == 'T') {
+    if (kind == 'T' || kind == 'W') {
       gguf_put_number(b, bytes, 8);
       gguf_put(b, p, bytes);
     } else if (kind == 'I') {
@@ -330,6 +331,35 @@ START_TEST(ids_around) {
 }
 END_TEST
 
+/* ---- where a generator stops ------------------------------------------------------------------ */
+
+static void ends_are(const char *const *other, const char *want) {
+  char got[64] = "";
+  bs_tokenizer *t = opened(write_words(of_gpt2, other));
+  for (int64_t id = -1; id < (int64_t)bs_tokenizer_size(t) + 1; id++)
+    if (bs_tokenizer_ends(t, id))
+      snprintf(got + strlen(got), sizeof got - strlen(got), "%lld ", (long long)id);
+  ck_assert_msg(strcmp(got, want) == 0, "'%s', not '%s'", got, want);
+  bs_tokenizer_close(t);
+}
+
+START_TEST(ends) {
+  ends_are((const char *const[]){NULL}, "4 ");
+  ends_are((const char *const[]){"eot_token_id=i2", "eom_token_id=i1", NULL}, "1 2 4 ");
+  ends_are((const char *const[]){"eos_token_id=", NULL}, "");
+  ends_are((const char *const[]){"tokens=Wa b ab \xc4\xa0 <e> <|im_end|> <|x|> <|eot_id|> </s>",
+                                 "token_type=I1|1|1|1|3|3|3|3|1", NULL},
+           "4 5 7 8 ");
+  /* The end of a message is another token. */
+  ends_are((const char *const[]){"tokens=Wa b ab \xc4\xa0 <e> <|end|> <|return|> <|call|>",
+                                 "token_type=I1|1|1|1|3|3|3|3", NULL},
+           "4 6 7 ");
+  ends_are((const char *const[]){"tokens=Wa b ab \xc4\xa0 <e> <|end|> <|file_sep|> <fim_pad>",
+                                 "token_type=I1|1|1|1|3|3|3|3", "fim_pad_token_id=i1", NULL},
+           "1 4 5 6 ");
+}
+END_TEST
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -361,6 +391,7 @@ static const struct {
     {of_gpt2, {"merges=Tab"}, "BS-TOK-FORMAT", "merge 0 is not two tokens", BS_INPUT},
     {of_gpt2, {"merges=Ta b|a b a"}, "BS-TOK-FORMAT", "merge 1 is not two tokens", BS_INPUT},
     {of_gpt2, {"merges=Tb a"}, "BS-TOK-FORMAT", "has a token that is not there", BS_INPUT},
+    {of_gpt2, {"eot_token_id=i5"}, "BS-TOK-FORMAT", "eot_token_id is 5; there are 5 tokens", BS_INPUT},
     {of_gpt2, {"eos_token_id=i5"}, "BS-TOK-FORMAT", "eos_token_id is 5; there are 5 tokens", BS_INPUT},
     {of_gpt2, {"bos_token_id=i4294967295"}, "BS-TOK-FORMAT", "bos_token_id is 4294967295", BS_INPUT},
     {of_gpt2, {"padding_token_id=t0"}, "BS-TOK-FORMAT", "no whole number", BS_INPUT},
@@ -416,6 +447,7 @@ int main(void) {
                             {known_names},
                             {merges_by_score},
                             {ids_around},
+                            {ends},
                             {refuses, TEST_COUNT(refused)},
                             {damaged},
                             {0}};
