@@ -76,6 +76,24 @@ static void from_integers(uint32_t dst_dtype, void *dst, uint32_t src_dtype, con
   }
 }
 
+static void f32_to_f64(const unsigned char *src, unsigned char *dst, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    float narrow;
+    memcpy(&narrow, src + i * sizeof narrow, sizeof narrow);
+    const double wide = (double)narrow;
+    memcpy(dst + i * sizeof wide, &wide, sizeof wide);
+  }
+}
+
+static void f64_to_f32(const unsigned char *src, unsigned char *dst, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    double wide;
+    memcpy(&wide, src + i * sizeof wide, sizeof wide);
+    const float narrow = (float)wide;
+    memcpy(dst + i * sizeof narrow, &narrow, sizeof narrow);
+  }
+}
+
 static int fast_pair(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count) {
   const bs_convert_kernels *k = bs_convert_avx2();
   if (k == NULL) k = bs_convert_portable();
@@ -87,6 +105,10 @@ static int fast_pair(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const vo
     k->f16_to_f32(src, dst, count);
   } else if (src_dtype == BS_BF16 && dst_dtype == BS_F32) {
     k->bf16_to_f32(src, dst, count);
+  } else if (src_dtype == BS_F32 && dst_dtype == BS_F64) {
+    f32_to_f64(src, dst, count);
+  } else if (src_dtype == BS_F64 && dst_dtype == BS_F32) {
+    f64_to_f32(src, dst, count);
   } else {
     return 0;
   }
