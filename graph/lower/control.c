@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/lower/build.h"
+#include "graph/lower/rules.h"
 
 enum { MAX_PORTS = 32, MAX_ROUNDS = 1024 };
 
@@ -46,44 +46,6 @@ static int32_t if_rule(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     }
     build_out(&b, i, build_select(&b, condition, yes[i], no[i]));
   }
-  return b.rc;
-}
-
-/* The places of values that are not 0, [rank, count]: a shape that depends on values. */
-static int32_t non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err) {
-  build b = build_begin(c, node, err);
-  const uint32_t x = build_in(&b, 0);
-  const build_shape s = build_shape_of(&b, x);
-  const int64_t n = build_elements(&s);
-  if (b.rc == BS_OK && !lower_is_const(c, x)) build_refuse(&b, 0, "its output's shape depends on values");
-  if (b.rc == BS_OK && n > 1 << 24) build_refuse(&b, 0, "a constant of more than 2^24 elements");
-  const build_shape flat = {1, {n}};
-  const uint32_t values = build_cast(&b, build_reshape(&b, x, &flat), BS_F64);
-  if (b.rc != BS_OK) return b.rc;
-  const int64_t rank = s.rank > 0 ? s.rank : 1;
-  double *numbers = calloc((size_t)n + 1, sizeof *numbers);
-  int64_t *places = calloc((size_t)(n * rank) + 1, sizeof *places), count = 0, at = 0;
-  uint32_t read = 0;
-  if (numbers == NULL || places == NULL) {
-    build_no_memory(&b);
-  } else {
-    b.rc = lower_read_floats(c, node, values, "its input", numbers, (uint32_t)n, &read, err);
-  }
-  for (int64_t i = 0; b.rc == BS_OK && i < n; ++i) count += numbers[i] != 0;
-  for (int64_t i = 0; b.rc == BS_OK && i < n; ++i) {
-    if (numbers[i] == 0) continue;
-    int64_t rest = i;
-    for (int64_t d = rank; d-- > 0;) {
-      const int64_t dim = s.rank > 0 ? s.dims[d] : 1;
-      places[d * count + at] = rest % dim;
-      rest /= dim;
-    }
-    ++at;
-  }
-  const build_shape shape = {2, {s.rank, count}};
-  if (b.rc == BS_OK) build_out(&b, 0, build_const(&b, BS_I64, &shape, places));
-  free(numbers);
-  free(places);
   return b.rc;
 }
 
@@ -230,7 +192,7 @@ static int32_t scan(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 }
 
 const lower_rule lower_rules_control[] = {{"If", 1, 0, if_rule, NULL},
-                                          {"NonZero", 9, 0, non_zero, NULL},
+                                          {"NonZero", 9, 0, lower_non_zero, NULL},
                                           {"Loop", 1, 0, loop, NULL},
                                           {"Scan", 9, 0, scan, NULL},
                                           {0}};

@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/ir/arena.h"
+#include "graph/lower/counted.h"
 
 enum { MAX_DEPTH = 16, MAX_ROUNDS = 8192 };
 
@@ -149,8 +150,7 @@ static int32_t given_value(lower_ctx *c, uint32_t model_value, bs_error *err) {
   return BS_OK;
 }
 
-/* *out_ready 0: an input comes from a node that is not supported. */
-static int32_t ready_inputs(lower_ctx *c, const gmodel_node *node, int *out_ready, bs_error *err) {
+int32_t lower_ready(lower_ctx *c, const gmodel_node *node, int *out_ready, bs_error *err) {
   *out_ready = 1;
   for (uint32_t i = 0; i < node->n_in; i++) {
     if (node->in[i] == GMODEL_NONE || (node->in[i] & LOWER_DIRECT)) continue;
@@ -186,7 +186,7 @@ int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const lower_rule *rule = NULL;
   int ready = 1;
   int32_t rc = rule_of(c, node, &rule, err);
-  if (rc == BS_OK) rc = ready_inputs(c, node, &ready, err);
+  if (rc == BS_OK) rc = lower_ready(c, node, &ready, err);
   if (rc != BS_OK) return rc;
   if (!ready) return BS_UNSUPPORTED; /* a node that it needs was reported */
   const uint64_t issues = c->issues + c->not_judged;
@@ -253,7 +253,7 @@ static int depends_on_guess(const lower_ctx *c, const gmodel_node *node) {
 static int32_t lower_judged(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   bs_error own = BS_ERROR_INIT, *why = err != NULL ? err : &own;
   const int guess = depends_on_guess(c, node);
-  const int32_t rc = lower_node(c, node, why);
+  const int32_t rc = lower_counted(c, node, guess, why);
   for (uint32_t i = 0; i < node->n_out; i++)
     if (node->out[i] != GMODEL_NONE) c->guessed[node->out[i]] = (unsigned char)guess;
   if (rc != BS_OK && node->n_out > 0 && node->out[0] != GMODEL_NONE &&
@@ -300,7 +300,10 @@ int32_t lower_block(lower_ctx *c, const gmodel_node *node, uint32_t block, const
   if (b->n_inputs != n_in || b->n_outputs < n_out)
     return lower_bad(c, node, err, "its branch has %u inputs and %u outputs, %u and %u are needed",
                      b->n_inputs, b->n_outputs, n_in, n_out);
-  for (uint32_t i = 0; i < n_in; i++) c->value_of[b->inputs[i]] = in[i];
+  for (uint32_t i = 0; i < n_in; i++) {
+    c->value_of[b->inputs[i]] = in[i];
+    c->marks[b->inputs[i]] = (lower_mark){0};
+  }
   lower_frame *up = c->frame;
   c->frame = NULL;
   c->depth++;
@@ -311,6 +314,7 @@ int32_t lower_block(lower_ctx *c, const gmodel_node *node, uint32_t block, const
     const uint32_t v = b->outputs[i];
     if (c->value_of[v] == GNONE && c->model->values[v].kind != GMODEL_COMPUTED) rc = given_value(c, v, err);
     outs[i] = c->value_of[v];
+    if (rc == BS_OK) rc = lower_unmarked(c, node, v, err);
     if (rc == BS_OK && outs[i] != GNONE) rc = lower_wide(c, node, outs[i], &outs[i], err);
     if (rc == BS_OK && outs[i] == GNONE)
       rc = lower_bad(c, node, err, "output %u of its branch is not computed", i);
@@ -351,6 +355,17 @@ static int32_t lower_inputs(lower_ctx *c, bs_error *err) {
       rc = add_port(c->g, &c->g->inputs, &c->g->n_inputs, &c->g->cap_inputs, p->name, c->value_of[p->value],
                     err);
     if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
+/* All rows of each output count. */
+static int32_t whole_outputs(lower_ctx *c, bs_error *err) {
+  for (uint32_t i = 0; i < c->model->n_outputs; i++) {
+    const gmodel_port *p = &c->model->outputs[i];
+    const gmodel_node port = {.op = "output", .domain = "", .name = p->name, .opset = c->model->opset};
+    const int32_t rc = lower_unmarked(c, &port, p->value, err);
+    if (rc != BS_OK && c->options->issue == NULL) return rc;
   }
   return BS_OK;
 }
@@ -396,7 +411,8 @@ static int32_t lower_states(lower_ctx *c, bs_error *err) {
       return bs_error_set(err, BS_INPUT, "BS-GRAPH-STATE",
                           "the next value of the state '%.64s' is not computed", v->name);
     const gmodel_node port = {.op = "state", .domain = "", .name = v->name};
-    rc = lower_wide(c, &port, next, &next, err);
+    rc = lower_unmarked(c, &port, v->next, err);
+    if (rc == BS_OK) rc = lower_wide(c, &port, next, &next, err);
     if (rc != BS_OK) return rc;
     if (c->g->values[next].base != state) {
       const gvalue s = c->g->values[state];
@@ -451,8 +467,10 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   c.value_of = malloc((model->n_values + 1u) * sizeof *c.value_of);
   c.sizes = malloc((model->n_symbols + 1u) * sizeof *c.sizes);
   c.guessed = calloc(model->n_values + 1u, 1);
-  int32_t rc =
-      c.value_of == NULL || c.sizes == NULL || c.guessed == NULL ? no_memory(err) : graph_new(&c.g, err);
+  c.marks = calloc(model->n_values + 1u, sizeof *c.marks);
+  int32_t rc = c.value_of == NULL || c.sizes == NULL || c.guessed == NULL || c.marks == NULL
+                   ? no_memory(err)
+                   : graph_new(&c.g, err);
   for (uint32_t i = 0; i < model->n_values && c.value_of != NULL; i++) c.value_of[i] = GNONE;
   if (rc == BS_OK) {
     c.g->ask = options->folder.ask;
@@ -462,6 +480,7 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   }
   if (rc == BS_OK) rc = lower_inputs(&c, err);
   if (rc == BS_OK) rc = lower_nodes(&c, 0, err);
+  if (rc == BS_OK) rc = whole_outputs(&c, err);
   if (rc == BS_OK && c.issues + c.not_judged > 0) rc = BS_UNSUPPORTED;
   c.ports = 1;
   if (rc == BS_OK) rc = lower_states(&c, err);
@@ -469,6 +488,8 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   free(c.value_of);
   free(c.sizes);
   free(c.guessed);
+  free(c.marks);
+  free(c.counts);
   free(c.parts);
   free(c.quants);
   free(c.follows);

@@ -37,6 +37,10 @@ typedef struct lower_quant {
   lower_codes codes; /* x GNONE: read by gquant */
 } lower_quant;
 
+/* counted.h: rows whose number depends on values. */
+typedef struct lower_count lower_count;
+typedef struct lower_mark lower_mark;
+
 struct lower_ctx {
   const gmodel *model;
   graph *g;
@@ -47,6 +51,9 @@ struct lower_ctx {
   unsigned char *guessed;
   lower_frame *frame; /* of lower_call, the innermost */
   lower_guard *guard; /* the innermost; NULL: all that is lowered counts */
+  lower_mark *marks;  /* of each model value */
+  lower_count *counts;
+  uint32_t n_counts, cap_counts;
   lower_part *parts;
   uint32_t n_parts, cap_parts;
   lower_quant *quants;
@@ -88,6 +95,8 @@ int32_t lower_guard_index(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t f
 /* follow.c: behind a node's rule: whether its results follow the sizes, and what of its numbers is kept. */
 int32_t lower_follow(lower_ctx *c, const gmodel_node *node, bs_error *err);
 /* frame.c */
+/* *out_ready 0: an input comes from a node that is not supported. */
+int32_t lower_ready(lower_ctx *c, const gmodel_node *node, int *out_ready, bs_error *err);
 int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err);
 /* help_view.c: the same value with `rank` dims, ones in front, and 1 where it has stride 0: an argument of
  * map, contract and attention, which broadcast dims of 1. */

@@ -4,6 +4,7 @@
 #define BS_GRAPH_LOWER_RULES_H
 #include "graph/lower/window.h"
 
+int32_t lower_non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_linear_attention(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_matmul_nbits(lower_ctx *c, const gmodel_node *node, bs_error *err);
