@@ -19,17 +19,20 @@ struct lower_count {
   const char *name; /* of NonZero */
 };
 
-enum mark_kind { MARK_NONE = 0, MARK_ROWS = 1, MARK_NUMBERS = 2 };
-/* ROWS: only the first rows along `axis` count. NUMBERS: a constant of integers, some of which are the number
- * of rows. They have the value of the bound; in `shadow`, which is else the same constant, MARK_SHADOW. */
+/* ROWS: only the first rows along `axis` count. NUMBERS: integers, some of which are the number of rows. The
+ * value has them as they are in the run. `bound` is a constant with the largest numbers in their place, and
+ * `shadow` one with MARK_SHADOW: for operators that read shapes. BOOLS: the bools `bound` as integers. */
+enum mark_kind { MARK_NONE = 0, MARK_ROWS = 1, MARK_NUMBERS = 2, MARK_BOOLS = 3 };
 struct lower_mark {
-  uint32_t kind, count, axis, shadow;
+  uint32_t kind, count, axis, bound, shadow;
 };
 enum { MARK_SHADOW = -77777 };
 
 /* nonzero.c */
 /* The count of the rows that NonZero finds in `mask`, times mul, through div; made when there is none yet. */
 uint32_t count_of_mask(build *b, uint32_t mask, const char *name, int64_t *out_mul);
+/* The same, but GNONE where there is none yet. */
+uint32_t count_found(const build *b, uint32_t mask);
 uint32_t count_made(build *b, uint32_t root, int64_t mul, int64_t div);
 /* The first k rows of x along an axis, of which all must count and no others may: else the run fails. */
 uint32_t count_exactly(build *b, uint32_t x, uint32_t axis, uint32_t count, int64_t k);
@@ -59,11 +62,12 @@ int32_t lower_unmarked(lower_ctx *c, const gmodel_node *node, uint32_t model_val
 typedef struct count_walk {
   build b;
   const gmodel_node *node;
-  const lower_mark *first; /* the mark of the first marked input */
-  uint32_t at;             /* which input that is */
-  uint32_t n_marked;
-  uint32_t in[8]; /* a value that takes the place of input i; GNONE: as it is */
-  int keeps;      /* the outputs have rows too: */
+  const lower_mark
+      *first;      /* the mark of the first input with rows, or if none has of the first with numbers */
+  uint32_t at;     /* which input that is */
+  uint32_t n_rows; /* inputs with rows */
+  uint32_t in[8];  /* a value that takes the place of input i; GNONE: as it is */
+  int keeps;       /* the outputs have rows too: */
   uint32_t axis, count;
   uint32_t cut_axis; /* output 0 is cut to `cut` along it, if cut > 0 */
   int64_t cut;
@@ -71,15 +75,16 @@ typedef struct count_walk {
 /* The rule for an operator; NULL: it takes no marked input. */
 typedef void (*count_rule)(count_walk *w);
 count_rule count_rule_of(const gmodel_node *node);
-const lower_mark *count_mark(const count_walk *w, uint32_t i); /* of input i; NULL: none */
+const lower_mark *count_mark(const count_walk *w, uint32_t i, uint32_t kind); /* of input i; NULL: none */
 void count_refuse(count_walk *w, const char *why);
 /* The constant of integers that input i is, and its shadow (the same where it has no mark). Returns how many;
- * -1: absent. */
+ * -1: absent. The node gets the constant. */
 int count_read(count_walk *w, uint32_t i, int64_t *out, int64_t *out_shadow);
 /* counted_shape.c: rules of Reshape and others that read shapes. */
 void count_reshape(count_walk *w);
 void count_flatten(count_walk *w);
 void count_expand(count_walk *w);
 void count_constant_of_shape(count_walk *w);
+void count_range(count_walk *w);
 void count_slice(count_walk *w);
 #endif

@@ -14,10 +14,9 @@ static void keep(count_walk *w, uint32_t axis) {
   w->count = w->first->count;
 }
 
-/* Only input `i` has a mark, of rows. */
+/* Only input `i` has rows. */
 static void only(count_walk *w, uint32_t i) {
-  if (w->n_marked != 1 || w->at != i) count_refuse(w, "another input has such rows too");
-  if (w->first->kind != MARK_ROWS) count_refuse(w, "a number of rows becomes data");
+  if (w->n_rows != 1 || w->at != i) count_refuse(w, "another input has such rows too");
 }
 
 static uint32_t axis_of(count_walk *w, int64_t otherwise) {
@@ -45,8 +44,7 @@ static void each(count_walk *w) {
   for (uint32_t i = 0; i < w->node->n_in && w->b.rc == BS_OK; ++i) {
     if (!lower_has(w->node, i)) continue;
     const build_shape s = shape_in(w, i);
-    const lower_mark *mark = count_mark(w, i);
-    if (mark != NULL && mark->kind != MARK_ROWS) count_refuse(w, "a number of rows becomes data");
+    const lower_mark *mark = count_mark(w, i, MARK_ROWS);
     if (mark != NULL && (mark->count != w->first->count || mark->axis + rank - s.rank != axis))
       count_refuse(w, "its inputs have different rows");
     if (mark == NULL && axis + s.rank >= rank && s.dims[axis + s.rank - rank] != 1)
@@ -140,9 +138,8 @@ static void unsqueeze(count_walk *w) {
 static void concat(count_walk *w) {
   const uint32_t axis = axis_of(w, 0);
   for (uint32_t i = 0; i < w->node->n_in; ++i) {
-    const lower_mark *mark = count_mark(w, i);
-    if (mark == NULL || mark->kind != MARK_ROWS || mark->count != w->first->count ||
-        mark->axis != w->first->axis)
+    const lower_mark *mark = count_mark(w, i, MARK_ROWS);
+    if (mark == NULL || mark->count != w->first->count || mark->axis != w->first->axis)
       count_refuse(w, "its inputs have different rows");
   }
   if (axis == w->first->axis) count_refuse(w, "it joins rows with others");
@@ -206,11 +203,10 @@ static void gather_elements(count_walk *w) {
 /* Rows that do not count go into one more slot of the base, which is cut off. */
 static void scatter(count_walk *w) {
   const int tuples = strcmp(w->node->op, "ScatterND") == 0;
-  const lower_mark *index = count_mark(w, 1), *updates = count_mark(w, 2);
+  const lower_mark *index = count_mark(w, 1, MARK_ROWS), *updates = count_mark(w, 2, MARK_ROWS);
   const build_shape s = shape_in(w, 1), base = shape_in(w, 0);
-  if (count_mark(w, 0) != NULL) count_refuse(w, "its base has such rows");
-  if (index == NULL || updates == NULL || index->kind != MARK_ROWS || updates->kind != MARK_ROWS ||
-      index->count != updates->count || index->axis != updates->axis)
+  if (count_mark(w, 0, MARK_ROWS) != NULL) count_refuse(w, "its base has such rows");
+  if (index == NULL || updates == NULL || index->count != updates->count || index->axis != updates->axis)
     count_refuse(w, "its indices and updates have different rows");
   if (base.rank == 0 || s.rank == 0 || (tuples && w->first->axis + 1 >= s.rank))
     count_refuse(w, "the rows are no tuples");
@@ -250,6 +246,7 @@ static const struct {
              {"Flatten", count_flatten},
              {"Expand", count_expand},
              {"ConstantOfShape", count_constant_of_shape},
+             {"Range", count_range},
              {"Gather", gather},
              {"GatherND", gather_nd},
              {"GatherElements", gather_elements},

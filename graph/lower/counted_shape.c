@@ -16,7 +16,7 @@ static int64_t product(const int64_t *dims, uint32_t from, uint32_t to) {
 
 /* The count of the shape's numbers; GNONE: it has none. */
 static uint32_t numbers_of(const count_walk *w, uint32_t i) {
-  const lower_mark *mark = count_mark(w, i);
+  const lower_mark *mark = count_mark(w, i, MARK_NUMBERS);
   return mark != NULL ? mark->count : GNONE;
 }
 
@@ -49,7 +49,7 @@ static target target_of(count_walk *w, const build_shape *old) {
   target t = {0};
   int64_t shadow[BS_MAX_DIMS] = {0};
   const int n = count_read(w, 1, t.dims, shadow);
-  const int rows = count_mark(w, 0) != NULL;
+  const int rows = count_mark(w, 0, MARK_ROWS) != NULL;
   t.rank = n > 0 ? (uint32_t)n : 0;
   for (uint32_t i = 0; i < t.rank; ++i) {
     const int kept = t.dims[i] == 0 && lower_int(w->node, "allowzero", 0) == 0 && i < old->rank;
@@ -76,8 +76,8 @@ static void reshape_fixed(count_walk *w, const target *t, int64_t each) {
 
 void count_reshape(count_walk *w) {
   const build_shape old = data_of(w);
-  const lower_mark *mark = count_mark(w, 0);
-  if (mark == NULL || mark->kind != MARK_ROWS) {
+  const lower_mark *mark = count_mark(w, 0, MARK_ROWS);
+  if (mark == NULL) {
     count_refuse(w, "its shape has a number of rows, but its data has none");
     return;
   }
@@ -116,7 +116,6 @@ void count_flatten(count_walk *w) {
   const uint32_t at = w->first->axis;
   if (axis < 0) axis += old.rank;
   build_check(&w->b, axis >= 0 && axis <= (int64_t)old.rank, "axis is beyond the rank");
-  if (w->first->kind != MARK_ROWS) count_refuse(w, "a number of rows becomes data");
   if (w->b.rc != BS_OK) return;
   const uint32_t cut = (uint32_t)axis;
   const int64_t front = at < cut ? 1 : product(old.dims, 0, cut),
@@ -130,12 +129,11 @@ void count_flatten(count_walk *w) {
 /* A number of rows in the shape goes with such rows, or with a dim of 1. */
 void count_expand(count_walk *w) {
   const build_shape old = data_of(w);
-  const lower_mark *mark = count_mark(w, 0);
+  const lower_mark *mark = count_mark(w, 0, MARK_ROWS);
   int64_t dims[BS_MAX_DIMS] = {0}, shadow[BS_MAX_DIMS] = {0};
   const int read = count_read(w, 1, dims, shadow);
   const uint32_t n = read > 0 ? (uint32_t)read : 0, rank = n > old.rank ? n : old.rank;
   uint32_t at = mark != NULL ? mark->axis + rank - old.rank : rank;
-  if (mark != NULL && mark->kind != MARK_ROWS) count_refuse(w, "a number of rows becomes data");
   for (uint32_t i = 0; i < n && w->b.rc == BS_OK; ++i) {
     const uint32_t axis = i + rank - n;
     const int64_t mine = axis + old.rank >= rank ? old.dims[axis + old.rank - rank] : 1;
@@ -166,9 +164,21 @@ void count_constant_of_shape(count_walk *w) {
   w->count = w->first->count;
 }
 
+/* From 0 by 1 to the number. */
+void count_range(count_walk *w) {
+  int64_t list[3][BS_MAX_DIMS], shadow[3][BS_MAX_DIMS];
+  for (uint32_t i = 0; i < 3; ++i) count_read(w, i, list[i], shadow[i]);
+  if (w->b.rc != BS_OK) return;
+  if (list[0][0] != 0 || shadow[1][0] != MARK_SHADOW || list[2][0] != 1 || numbers_of(w, 0) != GNONE)
+    count_refuse(w, "it does not go from 0 to the number by 1");
+  w->keeps = 1;
+  w->axis = 0;
+  w->count = w->first->count;
+}
+
 /* Along other axes; along the rows only from the first to the last. */
 void count_slice(count_walk *w) {
-  const lower_mark *mark = count_mark(w, 0);
+  const lower_mark *mark = count_mark(w, 0, MARK_ROWS);
   int64_t list[4][BS_MAX_DIMS], shadow[4][BS_MAX_DIMS];
   static const char *const names[] = {"starts", "ends", "axes", "steps"};
   int n[4];
@@ -196,7 +206,7 @@ void count_slice(count_walk *w) {
         number ? numbers_of(w, 2) == mark->count : list[1][i] >= w->b.c->counts[mark->count].bound;
     if (list[0][i] != 0 || !end || (n[3] > i && list[3][i] != 1)) count_refuse(w, "it cuts rows off");
   }
-  if (count_mark(w, 1) != NULL || count_mark(w, 3) != NULL || count_mark(w, 4) != NULL)
+  if (numbers_of(w, 1) != GNONE || numbers_of(w, 3) != GNONE || numbers_of(w, 4) != GNONE)
     count_refuse(w, "a number of rows says where it cuts");
   w->keeps = 1;
   w->axis = mark->axis;

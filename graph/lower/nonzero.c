@@ -18,6 +18,9 @@ static const lower_count *count_at(const build *b, uint32_t count) {
 /* 1: both are the same elements in memory. */
 static int same_view(const build *b, uint32_t x, uint32_t y) {
   const gvalue *v = lower_value(b->c, x), *w = lower_value(b->c, y);
+  if (v->base == w->base && v->dtype == w->dtype && v->offset == w->offset && graph_is_dense(v) &&
+      graph_is_dense(w) && graph_count(v) == graph_count(w))
+    return 1;
   int same = v->base == w->base && v->dtype == w->dtype && v->offset == w->offset && v->rank == w->rank;
   for (uint32_t i = 0; i < v->rank && same; ++i)
     same = v->dims[i] == w->dims[i] && v->strides[i] == w->strides[i];
@@ -81,14 +84,21 @@ static uint32_t places_in_order(build *b, uint32_t mask, int64_t n, uint32_t *ou
   return list;
 }
 
+uint32_t count_found(const build *b, uint32_t mask) {
+  for (uint32_t i = 0; i < b->c->n_counts && b->rc == BS_OK; ++i) {
+    if (count_at(b, i)->root == i && same_view(b, count_at(b, i)->mask, mask)) return i;
+  }
+  return GNONE;
+}
+
 uint32_t count_of_mask(build *b, uint32_t mask, const char *name, int64_t *out_mul) {
   build_shape s = build_shape_of(b, mask);
   const gvalue v = *lower_value(b->c, mask);
   *out_mul = 1;
   while (s.rank > 1 && v.strides[s.rank - 1] == 0) *out_mul *= s.dims[--s.rank]; /* each one so many times */
   const uint32_t part = s.rank == v.rank ? mask : build_view(b, mask, &s, v.strides, 0);
-  for (uint32_t i = 0; i < b->c->n_counts && b->rc == BS_OK; ++i)
-    if (b->c->counts[i].root == i && same_view(b, b->c->counts[i].mask, part)) return i;
+  const uint32_t found = count_found(b, part);
+  if (found != GNONE || b->rc != BS_OK) return found;
   lower_count count = {part, GNONE, b->c->n_counts, 1, 1, build_elements(&s), GNONE, GNONE, name};
   count.list = places_in_order(b, part, count.bound, &count.rows);
   count.valid = valid_rows(b, count.rows, count.bound);
@@ -292,7 +302,9 @@ int32_t lower_non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   }
   if (s.rank == 0 || n > MOST || c->frame != NULL)
     build_refuse(&b, 0, "its output's shape depends on values");
-  const uint32_t root = b.rc == BS_OK ? count_of_mask(&b, x, node->name, &mul) : GNONE;
+  const char *name =
+      node->name[0] == '\0' && lower_wants(node, 0) ? c->model->values[node->out[0]].name : node->name;
+  const uint32_t root = b.rc == BS_OK ? count_of_mask(&b, x, name, &mul) : GNONE;
   const uint32_t count = count_made(&b, root, mul, 1);
   if (b.rc == BS_OK) build_out(&b, 0, coordinates(&b, count_at(&b, root)->list, mul, &s));
   lower_mark_rows(&b, 0, 1, count);

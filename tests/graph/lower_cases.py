@@ -265,7 +265,7 @@ CASES = [
 
 REFUSALS = [
     ("reshape_by_input", 13, "y = Reshape (x, s)", {"x": X23, "s": ints(6)}, {}, "its shape"),
-    ("nonzero_of_input", 13, "y = NonZero (x)", {"x": X23}, {}, "depends on values"),
+    ("nonzero_of_input", 13, "y = NonZero (x)", {"x": X23}, {}, "takes all rows"),
     ("training_dropout", 13, "y = Dropout (x, r, t)", {"x": X23}, {"r": np.array(0.5, F), "t": np.array(True)}, "random"),
     ("unknown_operator", 13, "y = Hardmax (x)", {"x": X23}, {}, "operator is not supported"),
     ("gelu_of_old_opset", 13, "y = Gelu (x)", {"x": X23}, {}, "version of the operator"),

@@ -2,10 +2,10 @@
  * test_lower_cases.c - the lowering of ONNX operators, by the cases of tests/graph/cases: models as text, the
  * tensors that are fed, and those that ONNX's own reference gives or what the refusal says. nodes.txt holds
  * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py),
- * signal.txt those of recurrent layers and spectra (signal_cases.py), near.txt what a pass must leave alone
- * (pass_cases.py), passes.txt what the fuzzer of the passes found
- * (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with two narrow layers
- * (model_cases.py). */
+ * signal.txt those of recurrent layers and spectra (signal_cases.py), counted.txt those of NonZero of data
+ * (counted_cases.py), near.txt what a pass must leave alone (pass_cases.py), passes.txt what the fuzzer of the
+ * passes found (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with two
+ * narrow layers (model_cases.py). */
 #include "lab/model/verify.h"
 #include "tests/graph/bucket_run.h"
 #include "tests/graph/onnx_case.h"
@@ -197,6 +197,12 @@ START_TEST(cases_of_our_own) {
 }
 END_TEST
 
+/* NonZero of data: masks of none, all and some (counted_cases.py). */
+START_TEST(counted_rows) {
+  run_served("counted.txt", _i, 80);
+}
+END_TEST
+
 /* Recurrent layers, Fourier transforms, inverse functions (signal_cases.py); f64 is left to ref. */
 START_TEST(signals) {
   run_file("signal.txt", modes[_i].backend, modes[_i].passes_off, 40);
@@ -249,12 +255,13 @@ static int sizes_of_case(case_run *c, const char *path) {
 /* A plan of a range gives each size the graph and the bits that a plan for it alone gives. Most sizes of most
  * models have one. BS_TEST_BIG: more sizes. */
 START_TEST(sizes_share_a_plan) {
-  static const char *const files[] = {"lower.txt", "near.txt", "passes.txt", "nodes.txt", "models.txt"};
+  static const char *const files[] = {"lower.txt", "near.txt",    "passes.txt",
+                                      "nodes.txt", "counted.txt", "models.txt"};
   static const int64_t few[] = {6, 5, 9, 33, 0}, more[] = {6, 5, 7, 8, 9, 12, 16, 15, 33, 40, 64, 0};
   bucket_count count = {.sizes = getenv("BS_TEST_BIG") != NULL ? more : few};
   const case_run all = {.context = context, .backend = "cpu", .file = sizes_of_case, .user = &count};
   run_cases(files[_i], all, MODELS);
-  ck_assert_uint_gt(count.served, _i < 4 ? count.alone : 10); /* exports have fixed sizes inside */
+  ck_assert_uint_gt(count.served, _i < 5 ? count.alone : 10); /* exports have fixed sizes inside */
 }
 END_TEST
 
@@ -293,12 +300,13 @@ END_TEST
 int main(void) {
   const test_case rows[] = {{cases_of_our_own, TEST_COUNT(modes)},
                             {near_patterns, TEST_COUNT(modes)},
+                            {counted_rows, TEST_COUNT(modes)},
                             {signals, TEST_COUNT(modes)},
                             {found_by_the_fuzzer, TEST_COUNT(modes)},
                             {small_node_tests, TEST_COUNT(modes)},
                             {exported_models, TEST_COUNT(modes)},
                             {exports_without_a_pass},
-                            {sizes_share_a_plan, 5},
+                            {sizes_share_a_plan, 6},
                             {passes_give_reasons},
                             {right_cases_are_as_written, 2 * TEST_COUNT(modes) + 2},
                             {0}};
