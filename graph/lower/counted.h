@@ -31,7 +31,7 @@ enum { MARK_SHADOW = -77777 };
 /* nonzero.c */
 /* The count of the rows that NonZero finds in `mask`, times mul, through div; made when there is none yet. */
 uint32_t count_of_mask(build *b, uint32_t mask, const char *name, int64_t *out_mul);
-/* The same, but GNONE where there is none yet. */
+/* The count of the rows of `mask`; GNONE: no NonZero had it yet. */
 uint32_t count_found(const build *b, uint32_t mask);
 uint32_t count_made(build *b, uint32_t root, int64_t mul, int64_t div);
 /* The first k rows of x along an axis, of which all must count and no others may: else the run fails. */

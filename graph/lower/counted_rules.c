@@ -211,7 +211,7 @@ static void scatter(count_walk *w) {
   if (base.rank == 0 || s.rank == 0 || (tuples && w->first->axis + 1 >= s.rank))
     count_refuse(w, "the rows are no tuples");
   w->cut_axis = tuples ? 0 : axis_of(w, 0);
-  if (w->b.rc != BS_OK) return;
+  if (w->b.rc != BS_OK || index == NULL) return;
   w->cut = base.dims[w->cut_axis];
   const int64_t width = tuples ? s.dims[s.rank - 1] : 0;
   if (w->cut < 1 || width > (int64_t)base.rank) count_refuse(w, "its base has no elements, or fewer dims");

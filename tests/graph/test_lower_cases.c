@@ -3,9 +3,9 @@
  * tensors that are fed, and those that ONNX's own reference gives or what the refusal says. nodes.txt holds
  * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py),
  * signal.txt those of recurrent layers and spectra (signal_cases.py), counted.txt those of NonZero of data
- * (counted_cases.py), near.txt what a pass must leave alone (pass_cases.py), passes.txt what the fuzzer of the
- * passes found (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with two
- * narrow layers (model_cases.py). */
+ * (counted_cases.py), near.txt what a pass must leave alone (pass_cases.py), passes.txt what the fuzzer of
+ * the passes found (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with
+ * two narrow layers (model_cases.py). */
 #include "lab/model/verify.h"
 #include "tests/graph/bucket_run.h"
 #include "tests/graph/onnx_case.h"
