@@ -195,4 +195,6 @@ const lower_rule lower_rules_control[] = {{"If", 1, 0, if_rule, NULL},
                                           {"NonZero", 9, 0, lower_non_zero, NULL},
                                           {"Loop", 1, 0, loop, NULL},
                                           {"Scan", 9, 0, scan, NULL},
+                                          {"SplitToSequence", 11, 0, lower_split_to_sequence, NULL},
+                                          {"SequenceAt", 11, 0, lower_sequence_at, NULL},
                                           {0}};

@@ -21,6 +21,8 @@ static int32_t refuse(lower_ctx *c, const gmodel_node *node, const lower_mark *m
 
 int32_t lower_unmarked(lower_ctx *c, const gmodel_node *node, uint32_t model_value, bs_error *err) {
   const lower_mark *mark = &c->marks[model_value];
+  if (mark->kind == MARK_SEQUENCE)
+    return lower_unsupported(c, node, 0, err, "it takes a sequence as a whole");
   return mark->kind != MARK_ROWS ? BS_OK : refuse(c, node, mark, "it takes all rows of a value", err);
 }
 
@@ -167,18 +169,26 @@ static void shape(count_walk *w) {
 static void sum_of_bools(count_walk *w, const lower_mark *bools) {
   lower_ctx *c = w->b.c;
   if (w->b.rc == BS_OK) w->b.rc = lower_node(c, w->node, w->b.err);
-  const uint32_t count = count_found(&w->b, bools->bound);
+  lower_fixed *fixed = lower_fixed_of(&w->b, bools->bound);
+  uint32_t count = count_found(&w->b, bools->bound);
+  int64_t mul = 1;
+  if (fixed != NULL && count == GNONE) count = count_of_mask(&w->b, bools->bound, fixed->mask, "", &mul);
   if (w->b.rc != BS_OK || count == GNONE || !lower_wants(w->node, 0)) return;
   const gvalue v = *lower_value(c, c->value_of[w->node->out[0]]);
   const build_shape shape = build_shape_of(&w->b, c->value_of[w->node->out[0]]);
-  if (graph_count(&v) == 1 && v.dtype == BS_I64)
+  if (graph_count(&v) != 1 || v.dtype != BS_I64 || mul != 1) return;
+  if (fixed != NULL) {
+    fixed->rows = c->counts[count].rows;
+    build_out(&w->b, 0, build_const(&w->b, BS_I64, &shape, &fixed->n));
+  } else {
     numbers_at(w, count, build_const(&w->b, BS_I64, &shape, &c->counts[count].bound), 0);
+  }
 }
 
 static void note_bools(lower_ctx *c, const gmodel_node *node) {
   if (strcmp(node->op, "Cast") != 0 || !lower_has(node, 0) || !lower_wants(node, 0)) return;
   const uint32_t from = lower_in(c, node, 0);
-  if (c->n_counts > 0 && lower_dtype(c, from) == BS_BOOL &&
+  if ((c->n_counts > 0 || c->fixes->n > 0) && lower_dtype(c, from) == BS_BOOL &&
       lower_dtype(c, c->value_of[node->out[0]]) == BS_I64)
     c->marks[node->out[0]] = (lower_mark){MARK_BOOLS, 0, 0, from, GNONE};
 }
@@ -237,6 +247,11 @@ int32_t lower_counted(lower_ctx *c, const gmodel_node *node, int guess, bs_error
   memset(w.in, 0xff, sizeof w.in);
   for (uint32_t i = 0; i < node->n_out; i++)
     if (node->out[i] != GMODEL_NONE) c->marks[node->out[i]] = (lower_mark){0};
+  if (strcmp(node->op, "SplitToSequence") == 0 || strcmp(node->op, "SequenceAt") == 0)
+    return lower_node(c, node, err);
+  for (uint32_t i = 0; i < node->n_in && w.b.rc == BS_OK; i++)
+    if (count_mark(&w, i, MARK_SEQUENCE) != NULL) w.b.rc = lower_unmarked(c, node, node->in[i], err);
+  if (w.b.rc != BS_OK) return w.b.rc;
   find_marks(&w);
   const lower_mark *bools = count_mark(&w, 0, MARK_BOOLS);
   int ready = w.first != NULL || bools != NULL;

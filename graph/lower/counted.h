@@ -11,6 +11,7 @@
 
 /* How many rows count: mul / div of what a NonZero finds, at most `bound`. */
 struct lower_count {
+  uint32_t given;      /* the model value that NonZero reads */
   uint32_t mask, list; /* of NonZero: its input, and its places [bound], i64: those found come first */
   uint32_t root;       /* the count of NonZero that this one is made of */
   int64_t mul, div, bound;
@@ -21,8 +22,10 @@ struct lower_count {
 
 /* ROWS: only the first rows along `axis` count. NUMBERS: integers, some of which are the number of rows. The
  * value has them as they are in the run. `bound` is a constant with the largest numbers in their place, and
- * `shadow` one with MARK_SHADOW: for operators that read shapes. BOOLS: the bools `bound` as integers. */
-enum mark_kind { MARK_NONE = 0, MARK_ROWS = 1, MARK_NUMBERS = 2, MARK_BOOLS = 3 };
+ * `shadow` one with MARK_SHADOW: for operators that read shapes. BOOLS: the bools `bound` as integers.
+ * SEQUENCE: the parts of length 1 along axis `shadow` (bound 0: without that dim), which may have rows (count
+ * GNONE: none). */
+enum mark_kind { MARK_NONE = 0, MARK_ROWS = 1, MARK_NUMBERS = 2, MARK_BOOLS = 3, MARK_SEQUENCE = 4 };
 struct lower_mark {
   uint32_t kind, count, axis, bound, shadow;
 };
@@ -30,9 +33,11 @@ enum { MARK_SHADOW = -77777 };
 
 /* nonzero.c */
 /* The count of the rows that NonZero finds in `mask`, times mul, through div; made when there is none yet. */
-uint32_t count_of_mask(build *b, uint32_t mask, const char *name, int64_t *out_mul);
+uint32_t count_of_mask(build *b, uint32_t mask, uint32_t given, const char *name, int64_t *out_mul);
 /* The count of the rows of `mask`; GNONE: no NonZero had it yet. */
 uint32_t count_found(const build *b, uint32_t mask);
+/* 1: both are the same elements in memory. */
+int count_same_view(const build *b, uint32_t x, uint32_t y);
 uint32_t count_made(build *b, uint32_t root, int64_t mul, int64_t div);
 /* The first k rows of x along an axis, of which all must count and no others may: else the run fails. */
 uint32_t count_exactly(build *b, uint32_t x, uint32_t axis, uint32_t count, int64_t k);
@@ -50,6 +55,16 @@ uint32_t count_safe_index(build *b, uint32_t index, uint32_t axis, uint32_t coun
 uint32_t count_with_slot(build *b, uint32_t base, uint32_t dim);
 uint32_t count_put_index(build *b, uint32_t index, uint32_t axis, uint32_t count, int64_t size,
                          int64_t width);
+
+/* fixed.c */
+/* The shapes of the model allow n rows of NonZero alone. */
+void lower_fix(build *b, uint32_t given, int64_t n);
+/* NULL: no such number is known for the mask. */
+lower_fixed *lower_fixed_of(const build *b, uint32_t mask);
+/* Each output depends on that the numbers hold which the lowering used. */
+int32_t lower_fixed_outputs(lower_ctx *c, bs_error *err);
+/* As much of x as it has, where the i64 `holds` is not 0; else the run fails. */
+uint32_t count_where(build *b, uint32_t x, uint32_t axis, int64_t k, uint32_t holds);
 
 /* counted.c: lower_node, with the marks of the inputs; sets those of the outputs. */
 int32_t lower_counted(lower_ctx *c, const gmodel_node *node, int guess, bs_error *err);

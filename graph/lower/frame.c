@@ -460,8 +460,9 @@ static uint64_t constant_bytes(const gmodel *m) {
   return bytes;
 }
 
-int32_t lower_model(const gmodel *model, const lower_options *options, graph **out_graph, bs_error *err) {
-  lower_ctx c = {.model = model, .options = options, .origin = GNONE};
+int32_t lower_once(const gmodel *model, const lower_options *options, lower_fixes *fixes, graph **out_graph,
+                   bs_error *err) {
+  lower_ctx c = {.model = model, .options = options, .origin = GNONE, .fixes = fixes};
   *out_graph = NULL;
   c.fold_limit = (UINT64_C(256) << 20) + 2u * constant_bytes(model);
   c.value_of = malloc((model->n_values + 1u) * sizeof *c.value_of);
@@ -481,6 +482,7 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   if (rc == BS_OK) rc = lower_inputs(&c, err);
   if (rc == BS_OK) rc = lower_nodes(&c, 0, err);
   if (rc == BS_OK) rc = whole_outputs(&c, err);
+  if (rc == BS_OK) rc = lower_fixed_outputs(&c, err);
   if (rc == BS_OK && c.issues + c.not_judged > 0) rc = BS_UNSUPPORTED;
   c.ports = 1;
   if (rc == BS_OK) rc = lower_states(&c, err);

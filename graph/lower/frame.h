@@ -41,6 +41,18 @@ typedef struct lower_quant {
 typedef struct lower_count lower_count;
 typedef struct lower_mark lower_mark;
 
+/* fixed.c: the shapes of a model allow `n` rows alone that are not 0 in the model value `mask`. */
+typedef struct lower_fixed {
+  uint32_t mask;
+  int64_t n;
+  int known;     /* it is used in this lowering */
+  uint32_t rows; /* how many there are in the run; GNONE: no value depends on it yet */
+} lower_fixed;
+typedef struct lower_fixes {
+  lower_fixed *list;
+  uint32_t n, cap;
+} lower_fixes;
+
 struct lower_ctx {
   const gmodel *model;
   graph *g;
@@ -54,6 +66,7 @@ struct lower_ctx {
   lower_mark *marks;  /* of each model value */
   lower_count *counts;
   uint32_t n_counts, cap_counts;
+  lower_fixes *fixes;
   lower_part *parts;
   uint32_t n_parts, cap_parts;
   lower_quant *quants;
@@ -95,6 +108,8 @@ int32_t lower_guard_index(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t f
 /* follow.c: behind a node's rule: whether its results follow the sizes, and what of its numbers is kept. */
 int32_t lower_follow(lower_ctx *c, const gmodel_node *node, bs_error *err);
 /* frame.c */
+int32_t lower_once(const gmodel *model, const lower_options *options, lower_fixes *fixes, graph **out_graph,
+                   bs_error *err);
 /* *out_ready 0: an input comes from a node that is not supported. */
 int32_t lower_ready(lower_ctx *c, const gmodel_node *node, int *out_ready, bs_error *err);
 int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err);

@@ -333,6 +333,8 @@ int32_t lower_take(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t index, u
 int32_t lower_put(lower_ctx *c, uint32_t kind, uint32_t reduction, uint32_t base, uint32_t index,
                   uint32_t updates, uint32_t axis, uint32_t *out_y, bs_error *err) {
   const gvalue b = c->g->values[base];
+  *out_y = base;
+  if (graph_count(&c->g->values[updates]) == 0) return BS_OK;
   int32_t rc = lower_guard_index(c, kind, base, kind == BS_INDEX_TUPLES ? 0 : axis, &index, err);
   if (rc != BS_OK) return rc;
   gnode n = node_of(GOP_PUT, 3, 1);

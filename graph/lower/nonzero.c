@@ -15,8 +15,7 @@ static const lower_count *count_at(const build *b, uint32_t count) {
   return &b->c->counts[count];
 }
 
-/* 1: both are the same elements in memory. */
-static int same_view(const build *b, uint32_t x, uint32_t y) {
+int count_same_view(const build *b, uint32_t x, uint32_t y) {
   const gvalue *v = lower_value(b->c, x), *w = lower_value(b->c, y);
   if (v->base == w->base && v->dtype == w->dtype && v->offset == w->offset && graph_is_dense(v) &&
       graph_is_dense(w) && graph_count(v) == graph_count(w))
@@ -86,12 +85,12 @@ static uint32_t places_in_order(build *b, uint32_t mask, int64_t n, uint32_t *ou
 
 uint32_t count_found(const build *b, uint32_t mask) {
   for (uint32_t i = 0; i < b->c->n_counts && b->rc == BS_OK; ++i) {
-    if (count_at(b, i)->root == i && same_view(b, count_at(b, i)->mask, mask)) return i;
+    if (count_at(b, i)->root == i && count_same_view(b, count_at(b, i)->mask, mask)) return i;
   }
   return GNONE;
 }
 
-uint32_t count_of_mask(build *b, uint32_t mask, const char *name, int64_t *out_mul) {
+uint32_t count_of_mask(build *b, uint32_t mask, uint32_t given, const char *name, int64_t *out_mul) {
   build_shape s = build_shape_of(b, mask);
   const gvalue v = *lower_value(b->c, mask);
   *out_mul = 1;
@@ -99,7 +98,7 @@ uint32_t count_of_mask(build *b, uint32_t mask, const char *name, int64_t *out_m
   const uint32_t part = s.rank == v.rank ? mask : build_view(b, mask, &s, v.strides, 0);
   const uint32_t found = count_found(b, part);
   if (found != GNONE || b->rc != BS_OK) return found;
-  lower_count count = {part, GNONE, b->c->n_counts, 1, 1, build_elements(&s), GNONE, GNONE, name};
+  lower_count count = {given, part, GNONE, b->c->n_counts, 1, 1, build_elements(&s), GNONE, GNONE, name};
   count.list = places_in_order(b, part, count.bound, &count.rows);
   count.valid = valid_rows(b, count.rows, count.bound);
   return add_count(b, &count);
@@ -127,18 +126,24 @@ uint32_t count_made(build *b, uint32_t root, int64_t mul, int64_t div) {
   return add_count(b, &count);
 }
 
-uint32_t count_exactly(build *b, uint32_t x, uint32_t axis, uint32_t count, int64_t k) {
+uint32_t count_where(build *b, uint32_t x, uint32_t axis, int64_t k, uint32_t holds) {
   const build_shape shape = {1, {k}};
   lower_map m;
-  if (k < 1 || k > count_at(b, count)->bound)
-    build_refuse(b, 0, "it asks for a number of rows that there never are");
-  const uint32_t rows = build_expand(b, count_at(b, count)->rows, &shape);
+  const uint32_t wide = build_expand(b, holds, &shape);
   if (b->rc != BS_OK) return GNONE;
   lower_map_begin(&m, b->c, BS_I64);
-  const uint8_t n = lower_map_in(&m, rows), i = lower_map_step(&m, BS_EXPR_INDEX, 0, 0, 0);
-  const uint8_t is = lower_map_step(&m, BS_EXPR_EQ, n, lower_map_const_int(&m, k), 0);
+  const uint8_t is = lower_map_in(&m, wide), i = lower_map_step(&m, BS_EXPR_INDEX, 0, 0, 0);
   const uint8_t place = lower_map_step(&m, BS_EXPR_SELECT, is, i, lower_map_const_int(&m, OUTSIDE));
   return build_take(b, x, build_map(b, &m, place, BS_I64), axis);
+}
+
+uint32_t count_exactly(build *b, uint32_t x, uint32_t axis, uint32_t count, int64_t k) {
+  if (b->rc != BS_OK) return GNONE;
+  const lower_count of = *count_at(b, count);
+  if (k < 1 || k > of.bound) build_refuse(b, 0, "it asks for a number of rows that there never are");
+  if (of.div == 1 && k % of.mul == 0) lower_fix(b, count_at(b, of.root)->given, k / of.mul);
+  const uint32_t all = build_real(b, BS_I64, (double)k);
+  return count_where(b, x, axis, k, build_binary(b, BS_EXPR_EQ, of.rows, all, BS_I64));
 }
 
 /* Row j of group g is row g q + j, where q is the length of a group. Beyond the length of a group any row
@@ -302,11 +307,17 @@ int32_t lower_non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   }
   if (s.rank == 0 || n > MOST || c->frame != NULL)
     build_refuse(&b, 0, "its output's shape depends on values");
-  const char *name =
-      node->name[0] == '\0' && lower_wants(node, 0) ? c->model->values[node->out[0]].name : node->name;
-  const uint32_t root = b.rc == BS_OK ? count_of_mask(&b, x, name, &mul) : GNONE;
+  const char *name = node->name;
+  if (name[0] == '\0' && lower_wants(node, 0)) name = c->model->values[node->out[0]].name;
+  lower_fixed *fixed = lower_fixed_of(&b, x);
+  const uint32_t root = b.rc == BS_OK ? count_of_mask(&b, x, node->in[0], name, &mul) : GNONE;
   const uint32_t count = count_made(&b, root, mul, 1);
-  if (b.rc == BS_OK) build_out(&b, 0, coordinates(&b, count_at(&b, root)->list, mul, &s));
-  lower_mark_rows(&b, 0, 1, count);
+  uint32_t y = b.rc == BS_OK ? coordinates(&b, count_at(&b, root)->list, mul, &s) : GNONE;
+  if (fixed != NULL && b.rc == BS_OK) {
+    fixed->rows = count_at(&b, root)->rows;
+    y = count_exactly(&b, y, 1, count, fixed->n);
+  }
+  build_out(&b, 0, y);
+  if (fixed == NULL) lower_mark_rows(&b, 0, 1, count);
   return b.rc;
 }

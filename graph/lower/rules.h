@@ -5,6 +5,8 @@
 #include "graph/lower/window.h"
 
 int32_t lower_non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err);
+int32_t lower_split_to_sequence(lower_ctx *c, const gmodel_node *node, bs_error *err);
+int32_t lower_sequence_at(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_linear_attention(lower_ctx *c, const gmodel_node *node, bs_error *err);
 int32_t lower_matmul_nbits(lower_ctx *c, const gmodel_node *node, bs_error *err);
