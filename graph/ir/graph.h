@@ -101,6 +101,10 @@ typedef struct gnode {
   double numbers[4];
 } gnode;
 
+/* An index at which take and put fail: lower/nonzero.c gives it where rows are not as the model needs them.
+ */
+#define GRAPH_NO_ROW (INT64_MAX - 77777)
+
 /* A program of `map` as the graph keeps it: operands have fixed numbers, so that inputs, constants and steps
  * can be added without renumbering. gexpr_pack makes the bs_expr of the ABI. */
 enum {

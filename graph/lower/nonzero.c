@@ -9,7 +9,6 @@
 #include "graph/lower/rules.h"
 
 enum { MOST = 1 << 24 };
-static const int64_t OUTSIDE = INT64_MAX; /* an index at which every take and put fails */
 
 static const lower_count *count_at(const build *b, uint32_t count) {
   return &b->c->counts[count];
@@ -133,7 +132,7 @@ uint32_t count_where(build *b, uint32_t x, uint32_t axis, int64_t k, uint32_t ho
   if (b->rc != BS_OK) return GNONE;
   lower_map_begin(&m, b->c, BS_I64);
   const uint8_t is = lower_map_in(&m, wide), i = lower_map_step(&m, BS_EXPR_INDEX, 0, 0, 0);
-  const uint8_t place = lower_map_step(&m, BS_EXPR_SELECT, is, i, lower_map_const_int(&m, OUTSIDE));
+  const uint8_t place = lower_map_step(&m, BS_EXPR_SELECT, is, i, lower_map_const_int(&m, GRAPH_NO_ROW));
   return build_take(b, x, build_map(b, &m, place, BS_I64), axis);
 }
 
@@ -168,7 +167,7 @@ uint32_t count_in_groups(build *b, uint32_t x, uint32_t axis, uint32_t count, in
   place = lower_map_step(&m, BS_EXPR_MIN, place, lower_map_const_int(&m, whole.bound - 1), 0);
   const uint8_t sum = lower_map_step(&m, BS_EXPR_MUL, q, lower_map_const_int(&m, groups), 0);
   const uint8_t is = lower_map_step(&m, BS_EXPR_EQ, sum, all, 0);
-  place = lower_map_step(&m, BS_EXPR_SELECT, is, place, lower_map_const_int(&m, OUTSIDE));
+  place = lower_map_step(&m, BS_EXPR_SELECT, is, place, lower_map_const_int(&m, GRAPH_NO_ROW));
   return build_take(b, x, build_reshape(b, build_map(b, &m, place, BS_I64), &flat), axis);
 }
 
@@ -182,8 +181,8 @@ uint32_t count_index(build *b, uint32_t index, uint32_t count) {
   const uint8_t at = lower_map_step(&m, BS_EXPR_SELECT, minus, last, i);
   const uint8_t above = lower_map_step(&m, BS_EXPR_LE, zero, at, 0);
   const uint8_t within = lower_map_step(&m, BS_EXPR_AND, above, lower_map_step(&m, BS_EXPR_LT, at, n, 0), 0);
-  return build_map(b, &m, lower_map_step(&m, BS_EXPR_SELECT, within, at, lower_map_const_int(&m, OUTSIDE)),
-                   BS_I64);
+  return build_map(
+      b, &m, lower_map_step(&m, BS_EXPR_SELECT, within, at, lower_map_const_int(&m, GRAPH_NO_ROW)), BS_I64);
 }
 
 /* `valid` as a value that broadcasts to index along an axis. */
@@ -211,7 +210,7 @@ uint32_t count_put_index(build *b, uint32_t index, uint32_t axis, uint32_t count
   int64_t slot[BS_MAX_DIMS] = {size}, low[BS_MAX_DIMS] = {0}, high[BS_MAX_DIMS] = {size};
   for (int64_t i = 1; i < width; ++i) {
     low[i] = INT64_MIN;
-    high[i] = OUTSIDE;
+    high[i] = INT64_MAX;
   }
   const build_shape shape = {1, {width > 0 ? width : 1}};
   const uint32_t valid = valid_along(b, index, axis, count), slots = build_const(b, BS_I64, &shape, slot),
@@ -225,7 +224,7 @@ uint32_t count_put_index(build *b, uint32_t index, uint32_t axis, uint32_t count
   const uint8_t at = lower_map_step(&m, BS_EXPR_SELECT, minus, lower_map_step(&m, BS_EXPR_ADD, i, to, 0), i);
   const uint8_t within = lower_map_step(&m, BS_EXPR_AND, lower_map_step(&m, BS_EXPR_LE, lo, at, 0),
                                         lower_map_step(&m, BS_EXPR_LT, at, hi, 0), 0);
-  const uint8_t safe = lower_map_step(&m, BS_EXPR_SELECT, within, at, lower_map_const_int(&m, OUTSIDE));
+  const uint8_t safe = lower_map_step(&m, BS_EXPR_SELECT, within, at, lower_map_const_int(&m, GRAPH_NO_ROW));
   return build_map(b, &m, lower_map_step(&m, BS_EXPR_SELECT, is, safe, to), BS_I64);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * flat.c - the hot loop of a run: calls of plans that were checked before. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -10,7 +12,16 @@ int32_t gnode_failed(const graph *g, const gnode *n, int32_t rc, bs_error *err) 
   if (err == NULL) return rc;
   if (err->code == BS_OK || err->message[0] == '\0')
     bs_error_set(err, rc, "BS-OP-FAILED", "%s failed without a message", graph_op_name(n->op));
-  if (strcmp(err->id, "BS-OP-INDEX") == 0) rc = BS_INPUT;
+  if (strcmp(err->id, "BS-OP-INDEX") == 0) {
+    char no_row[32];
+    snprintf(no_row, sizeof no_row, "index %" PRId64 " ", GRAPH_NO_ROW);
+    rc = BS_INPUT;
+    if (strstr(err->message, no_row) != NULL) {
+      bs_error_set(err, rc, "BS-GRAPH-ROWS",
+                   "NonZero finds another number of rows than shapes or indices of the model allow");
+      bs_error_hint(err, "an export holds the sizes of its example: export the model with such inputs");
+    }
+  }
   err->code = rc;
   if (n->origin != GNONE)
     bs_error_where(err, "%s of node %s", graph_op_name(n->op), graph_text_of(g, g->origins[n->origin].text));

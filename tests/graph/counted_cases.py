@@ -71,7 +71,21 @@ FIXED = [
     ("parts_of_all", PARTS.replace("(p, q)", "(p, p)"), {"x": V, "m": np.ones(4, bool)}, {"l": ints(1, 3)}),
     ("only_one", ONE, {"x": V, "m": np.array([0, 0, 1, 0], bool)}, {"a": ints(1)}),
 ]  # fmt: skip
+# longformer: a number of rows that one shape fixes is a size elsewhere
+SUM = "c = Cast <to: int = 7> (m) q = ReduceSum (c, a0) k = ReduceMax <keepdims: int = 0> (q) n = NonZero (m) t = Transpose (n) "
+SIZE = SUM + """o = SplitToSequence <axis: int = 1, keepdims: int = 0> (t, p) i = SequenceAt (o, z) h = Gather (x, i) r = Reshape (h, s)
+  d = Range (z, k, p) e = Gather (r, d) g = Cast <to: int = 1> (q) b = Mul (e, g) v = Softmax <axis: int = 0> (b) y = Concat <axis: int = 0> (v, v)"""
+OF_SIZE = {"a0": ints(0), "z": np.array(0, L), "p": np.array(1, L), "s": ints(2, 3)}
+FIXED += [
+    ("size_of_a_fixed_number", SIZE, {"x": V, "m": B}, OF_SIZE),
+    ("sequence_without_dims", "o = SplitToSequence <axis: int = 1, keepdims: int = 0> (x) i = SequenceAt (o, k) y = Neg (i)", {"x": V}, {"k": np.array(-1, L)}, {"y": -V[:, 2]}),
+    ("sequence_of_rows", PLACES + "o = SplitToSequence <axis: int = 1, keepdims: int = 0> (g) i = SequenceAt (o, k) j = Unsqueeze (i, a) r = Mul (g, j) y = ScatterND (x, t, r)",
+     {"x": X, "m": SOME}, {"k": np.array(2, L), "a": ints(1)}),
+    ("scatter_of_nothing", "y = ScatterND (x, i, u)", {"x": V}, {"i": np.zeros((0, 1), L), "u": np.zeros((0, 3), F)}),
+]  # fmt: skip
 WRONG = [
+    ("size_of_another_number", SIZE, {"x": V, "m": np.array([1, 1, 0, 1], bool)}, OF_SIZE, np.zeros((4, 3), F)),
+    ("size_that_is_an_output", SUM + "h = Gather (x, n) r = Reshape (h, s) y = Range (z, k, p)", {"x": V, "m": np.ones(4, bool)}, OF_SIZE, np.arange(2)),
     ("last_of_none", LAST, {"x": X, "m": MASKS["none"]}, {"s": ints(1, -1, 4), "k": np.array(-1, L)}, np.zeros((1, 4), F)),
     ("ninth_of_six", LAST, {"x": X, "m": SOME}, {"s": ints(1, -1, 4), "k": np.array(8, L)}, np.zeros((1, 4), F)),
     ("halves_of_five", LAST, {"x": X[:2], "m": np.array([[1, 1, 0, 1], [1, 0, 0, 1]], bool)}, {"s": ints(2, -1, 4), "k": np.array(-1, L)}, np.zeros((2, 4), F)),
@@ -100,6 +114,8 @@ REFUSED = [
     ("a_known_size_for_rows", PLACES + "h = Expand (g, s) y = Neg (h)", {"s": ints(12, 4)}, "a known size"),
     ("rows_of_a_branch", """c = ReduceMax <keepdims: int = 0> (x) d = Cast <to: int = 9> (c)
       y = If (d) <then_branch = t () => (int64[2,a] p) { p = NonZero (m) }, else_branch = e () => (int64[2,b] q) { q = NonZero (m) }>""", {}, "takes all rows"),
+    ("sequence_as_an_output", "y = SplitToSequence (x)", {}, "a sequence as a whole"),
+    ("sequence_of_pairs", "o = SplitToSequence (x, k) y = SequenceAt (o, z)", {"k": np.array(2, L), "z": np.array(0, L)}, "other lengths than 1"),
     ("nonzero_of_rows", PLACES + "y = NonZero (g)", {}, "what it does with them is not known"),
 ]  # fmt: skip
 
@@ -111,10 +127,10 @@ def cases():
             fed = {"x": X, "m": mask} if "x" in lower_cases.re.findall(r"\w+", nodes) else {"m": mask}
             unchanged = [{"y": X}] if kind == "none" and "y = ScatterND (x" in nodes else []  # numpy's reshape has no -1 of nothing
             yield (f"{name}_{kind}", 20, nodes, fed, used, *unchanged)
-    for name, nodes, inputs, constants in FIXED:
-        yield (name, 20, nodes, inputs, constants)
+    for name, nodes, inputs, constants, *known in FIXED:
+        yield (name, 20, nodes, inputs, constants, *known)
     for name, nodes, inputs, constants, y in WRONG:
-        yield (name, 20, nodes, inputs, constants, "outside of dimension", {"y": y})
+        yield (name, 20, nodes, inputs, constants, "another number of rows", {"y": y})
     for name, nodes, constants, why in REFUSED:
         yield (name, 20, nodes, {"x": X, "m": SOME}, constants, why)
 
