@@ -57,7 +57,7 @@ uint32_t count_put_index(build *b, uint32_t index, uint32_t axis, uint32_t count
                          int64_t width);
 
 /* fixed.c */
-/* The shapes of the model allow n rows of NonZero alone. */
+/* The shapes of the model allow n rows alone of the NonZero that made a count, of its mul 1. */
 void lower_fix(build *b, uint32_t given, int64_t n);
 /* NULL: no such number is known for the mask. */
 lower_fixed *lower_fixed_of(const build *b, uint32_t mask);

@@ -37,6 +37,7 @@ static uint32_t axes_of(count_walk *w, uint32_t i, uint32_t rank, uint32_t *out_
  */
 static void each(count_walk *w) {
   uint32_t rank = 0, axis = 0;
+  if (strcmp(w->node->op, "CastLike") == 0) only(w, 0);
   for (uint32_t i = 0; i < w->node->n_in; ++i) {
     if (lower_has(w->node, i) && shape_in(w, i).rank > rank) rank = shape_in(w, i).rank;
   }

@@ -15,7 +15,7 @@ void lower_fix(build *b, uint32_t given, int64_t n) {
   for (uint32_t i = 0; i < f->n; ++i) {
     if (f->list[i].mask == given) return;
   }
-  if (b->rc != BS_OK || (given & LOWER_DIRECT)) return;
+  if (b->rc != BS_OK || (given & LOWER_DIRECT) || b->c->guard != NULL) return; /* a branch may not be taken */
   if (!ARRAY_GROW(f->list, f->n, f->cap)) {
     build_no_memory(b);
     return;

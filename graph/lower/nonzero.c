@@ -233,8 +233,6 @@ uint32_t count_put_index(build *b, uint32_t index, uint32_t axis, uint32_t count
 static void of_constant(build *b, uint32_t x, const build_shape *s) {
   const int64_t n = build_elements(s);
   if (b->rc == BS_OK && n > MOST) build_refuse(b, 0, "a constant of more than 2^24 elements");
-  const build_shape flat = {1, {n}};
-  const uint32_t values = build_cast(b, build_reshape(b, x, &flat), BS_F64);
   if (b->rc != BS_OK) return;
   const int64_t rank = s->rank > 0 ? s->rank : 1;
   double *numbers = calloc((size_t)n + 1, sizeof *numbers);
@@ -243,7 +241,7 @@ static void of_constant(build *b, uint32_t x, const build_shape *s) {
   if (numbers == NULL || places == NULL) {
     build_no_memory(b);
   } else {
-    b->rc = lower_read_floats(b->c, b->node, values, "its input", numbers, (uint32_t)n, &read, b->err);
+    b->rc = lower_read_floats(b->c, b->node, x, "its input", numbers, (uint32_t)n, &read, b->err);
   }
   for (int64_t i = 0; b->rc == BS_OK && i < n; ++i) count += numbers[i] != 0;
   for (int64_t i = 0; b->rc == BS_OK && i < n; ++i) {
@@ -314,7 +312,7 @@ int32_t lower_non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   uint32_t y = b.rc == BS_OK ? coordinates(&b, count_at(&b, root)->list, mul, &s) : GNONE;
   if (fixed != NULL && b.rc == BS_OK) {
     fixed->rows = count_at(&b, root)->rows;
-    y = count_exactly(&b, y, 1, count, fixed->n);
+    y = count_exactly(&b, y, 1, count, fixed->n * mul);
   }
   build_out(&b, 0, y);
   if (fixed == NULL) lower_mark_rows(&b, 0, 1, count);

@@ -81,6 +81,8 @@ FIXED += [
     ("sequence_without_dims", "o = SplitToSequence <axis: int = 1, keepdims: int = 0> (x) i = SequenceAt (o, k) y = Neg (i)", {"x": V}, {"k": np.array(-1, L)}, {"y": -V[:, 2]}),
     ("sequence_of_rows", PLACES + "o = SplitToSequence <axis: int = 1, keepdims: int = 0> (g) i = SequenceAt (o, k) j = Unsqueeze (i, a) r = Mul (g, j) y = ScatterND (x, t, r)",
      {"x": X, "m": SOME}, {"k": np.array(2, L), "a": ints(1)}),
+    ("nonzero_of_a_wide_constant", "e = Expand (m, s) n = NonZero (e) t = Transpose (n) v = Reshape (x, l) y = ScatterND (z, t, v)", {"x": f(2, 40)},
+     {"m": np.array([[True], [True]]), "s": ints(2, 40), "l": ints(-1), "z": np.zeros((2, 40), F)}),
     ("scatter_of_nothing", "y = ScatterND (x, i, u)", {"x": V}, {"i": np.zeros((0, 1), L), "u": np.zeros((0, 3), F)}),
 ]  # fmt: skip
 WRONG = [
