@@ -208,6 +208,8 @@ static void mark_outputs(count_walk *w) {
 
 static void walk(count_walk *w, count_rule rule, int guess) {
   lower_ctx *c = w->b.c;
+  /* What the rules decide by sizes is not followed: each size of a range is looked at. */
+  if (w->b.rc == BS_OK) w->b.rc = lower_keep(c, 0, GKEPT_UNKNOWN, w->b.err);
   if (rule == NULL)
     count_refuse(w, "it mixes the rows of its input, or what it does with them is not known");
   else
