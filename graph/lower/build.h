@@ -99,6 +99,20 @@ uint32_t build_split_dim(build *b, uint32_t value, uint32_t axis, int64_t outer,
 /* n dims from `first` on as one. */
 uint32_t build_join_dims(build *b, uint32_t value, uint32_t first, uint32_t n);
 
+/* ---- sequences, and tensors of more than six dims (compound.c) ----------------------------------- */
+typedef struct lower_dims {
+  uint32_t rank;
+  int64_t dims[LOWER_DEEP_DIMS];
+} lower_dims;
+uint32_t build_sequence(build *b, const uint32_t *items, uint32_t n); /* copies the items */
+/* The items of a sequence, and their number; they stay as they are. */
+uint32_t build_items(build *b, uint32_t value, const uint32_t **out_items);
+/* These are build_shape_of, build_reshape and build_permute, where a value or its result may have up to
+ * LOWER_DEEP_DIMS dims. */
+lower_dims build_dims_of(const build *b, uint32_t value);
+uint32_t build_reshape_dims(build *b, uint32_t value, const lower_dims *dims);
+uint32_t build_permute_dims(build *b, uint32_t value, const uint32_t *order);
+
 /* ---- kernel ops -------------------------------------------------------------------------------- */
 /* A value that is written in parts; one without elements is a constant. */
 uint32_t build_temp(build *b, uint32_t dtype, const build_shape *shape);

@@ -20,6 +20,11 @@ static void run_block(build *b, uint32_t block, const uint32_t *in, uint32_t n_i
   if (b->rc == BS_OK) b->rc = lower_block(b->c, b->node, block, in, n_in, outs, n_out, b->err);
 }
 
+/* A result that is chosen by a condition that is not known, or that the rounds of a loop put together. */
+static void refuse_compound(build *b, uint32_t value) {
+  if (lower_is_compound(value)) build_refuse(b, 0, "a branch or body gives a sequence, or more than 6 dims");
+}
+
 static int32_t if_rule(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const build_shape scalar = {0};
@@ -40,6 +45,9 @@ static int32_t if_rule(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   if (b.rc == BS_OK) b.rc = lower_branch(c, node, then_block, condition, 1, NULL, 0, yes, n, err);
   if (b.rc == BS_OK) b.rc = lower_branch(c, node, else_block, condition, 0, NULL, 0, no, n, err);
   for (uint32_t i = 0; i < n && b.rc == BS_OK; ++i) {
+    refuse_compound(&b, yes[i]);
+    refuse_compound(&b, no[i]);
+    if (b.rc != BS_OK) break;
     const build_shape sy = build_shape_of(&b, yes[i]), sn = build_shape_of(&b, no[i]);
     if (!build_same(&sy, &sn) || build_dtype(&b, yes[i]) != build_dtype(&b, no[i])) {
       build_refuse(&b, 0, "branches of different shapes by a condition that is not known");
@@ -54,7 +62,8 @@ static uint32_t stack(build *b, const uint32_t *rounds, uint32_t stride, int64_t
                       int backwards) {
   uint32_t *parts = calloc((size_t)(n > 0 ? n : 0) + 1, sizeof *parts), out = GNONE;
   if (parts == NULL) build_no_memory(b);
-  const uint32_t at = build_axis(b, axis, build_rank(b, rounds[0]) + 1);
+  for (int64_t i = 0; i < n; ++i) refuse_compound(b, rounds[i * stride]);
+  const uint32_t at = b->rc == BS_OK ? build_axis(b, axis, build_rank(b, rounds[0]) + 1) : 0;
   for (int64_t i = 0; i < n && b->rc == BS_OK; ++i) {
     parts[i] = build_unsqueeze(b, rounds[(backwards ? n - 1 - i : i) * stride], at);
     const build_shape first = build_shape_of(b, parts[0]), this = build_shape_of(b, parts[i]);
@@ -67,6 +76,8 @@ static uint32_t stack(build *b, const uint32_t *rounds, uint32_t stride, int64_t
 
 /* A result of no rounds: empty, of the dtype and dims that a round gives, with a new dim of 0 at `axis`. */
 static uint32_t no_rounds(build *b, uint32_t round, int64_t axis) {
+  refuse_compound(b, round);
+  if (b->rc != BS_OK) return GNONE;
   build_shape shape = build_shape_of(b, round);
   if (shape.rank == BS_MAX_DIMS) build_refuse(b, 0, "it needs more than 6 dims");
   const uint32_t at = build_axis(b, axis, shape.rank + 1);
@@ -195,6 +206,4 @@ const lower_rule lower_rules_control[] = {{"If", 1, 0, if_rule, NULL},
                                           {"NonZero", 9, 0, lower_non_zero, NULL},
                                           {"Loop", 1, 0, loop, NULL},
                                           {"Scan", 9, 0, scan, NULL},
-                                          {"SplitToSequence", 11, 0, lower_split_to_sequence, NULL},
-                                          {"SequenceAt", 11, 0, lower_sequence_at, NULL},
                                           {0}};

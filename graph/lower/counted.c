@@ -188,6 +188,7 @@ static void sum_of_bools(count_walk *w, const lower_mark *bools) {
 static void note_bools(lower_ctx *c, const gmodel_node *node) {
   if (strcmp(node->op, "Cast") != 0 || !lower_has(node, 0) || !lower_wants(node, 0)) return;
   const uint32_t from = lower_in(c, node, 0);
+  if (lower_is_compound(from) || lower_is_compound(c->value_of[node->out[0]])) return;
   if ((c->n_counts > 0 || c->fixes->n > 0) && lower_dtype(c, from) == BS_BOOL &&
       lower_dtype(c, c->value_of[node->out[0]]) == BS_I64)
     c->marks[node->out[0]] = (lower_mark){MARK_BOOLS, 0, 0, from, GNONE};
@@ -199,6 +200,8 @@ static void mark_outputs(count_walk *w) {
   lower_ctx *c = w->b.c;
   for (uint32_t i = 0; i < w->node->n_out && w->b.rc == BS_OK && w->keeps; i++) {
     if (!lower_wants(w->node, i)) continue;
+    if (lower_is_compound(c->value_of[w->node->out[i]])) count_refuse(w, "a sequence, or more than 6 dims");
+    if (w->b.rc != BS_OK) return;
     const gvalue *v = lower_value(c, c->value_of[w->node->out[i]]);
     if (w->axis >= v->rank || v->dims[w->axis] != c->counts[w->count].bound)
       count_refuse(w, "its output has no dim of such rows");

@@ -143,6 +143,13 @@ static void read_inputs(follow *f) {
 int32_t lower_follow(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   follow f = {.c = c, .node = node, .is_known = 1, .rc = BS_OK, .err = err};
   const int kind = kind_of(node->op);
+  int compound = 0;
+  for (uint32_t i = 0; i < node->n_in; i++) compound |= lower_is_compound(lower_in(c, node, i));
+  for (uint32_t i = 0; i < node->n_out; i++) compound |= lower_is_compound(follow_output(&f, i));
+  if (compound) { /* what it holds is not followed */
+    follow_keep(&f, 0, GKEPT_UNKNOWN);
+    return f.rc;
+  }
   read_inputs(&f);
   f.is_known |= kind == SOURCE;
   const unsigned is = of_results(&f, kind);

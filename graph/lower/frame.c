@@ -81,7 +81,7 @@ uint32_t lower_in(const lower_ctx *c, const gmodel_node *node, uint32_t i) {
 }
 
 int32_t lower_out(lower_ctx *c, const gmodel_node *node, uint32_t i, uint32_t value, bs_error *err) {
-  if (value >= c->g->n_values)
+  if (value >= c->g->n_values && lower_compound_of(c, value) == NULL)
     return bs_error_set(err, BS_INTERNAL, "BS-GRAPH-RULE", "the rule of %s gives no value as output %u",
                         node->op, i);
   if (!lower_wants(node, i)) return BS_OK;
@@ -91,6 +91,7 @@ int32_t lower_out(lower_ctx *c, const gmodel_node *node, uint32_t i, uint32_t va
       return BS_OK;
     }
   c->value_of[node->out[i]] = value;
+  if (lower_is_compound(value)) return BS_OK;
   gvalue *v = &c->g->values[value];
   const char *name = c->model->values[node->out[i]].name;
   if (v->name == GNONE && name[0] != '\0') v->name = graph_text(c->g, name);
@@ -184,7 +185,7 @@ static int32_t rule_of(lower_ctx *c, const gmodel_node *node, const lower_rule *
 
 int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const lower_rule *rule = NULL;
-  int ready = 1;
+  int ready = 1, by_element = 0;
   int32_t rc = rule_of(c, node, &rule, err);
   if (rc == BS_OK) rc = lower_ready(c, node, &ready, err);
   if (rc != BS_OK) return rc;
@@ -193,7 +194,8 @@ int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const uint32_t parts = c->n_parts;
   const int takes = c->takes_quant;
   rc = lower_quant_inputs(c, node, err);
-  if (rc == BS_OK) rc = rule->run(c, node, err);
+  if (rc == BS_OK) rc = lower_compound_inputs(c, node, &by_element, err);
+  if (rc == BS_OK) rc = by_element ? lower_by_element(c, node, err) : rule->run(c, node, err);
   c->takes_quant = takes;
   lower_settle_parts(c, parts);
   if (rc == BS_OK)
@@ -383,6 +385,8 @@ static int32_t lower_outputs(lower_ctx *c, bs_error *err) {
     uint32_t value = c->value_of[p->value];
     if (rc == BS_OK) rc = lower_wide(c, &port, value, &value, err);
     c->origin = graph_origin(c->g, "output", GNONE);
+    if (rc == BS_OK && lower_is_compound(value))
+      return lower_unsupported(c, &port, 0, err, "it is a sequence, or has more than %d dims", BS_MAX_DIMS);
     if (rc == BS_OK && !is_own_memory(c->g, value)) {
       const uint32_t from = value;
       const gvalue v = c->g->values[from];
@@ -413,6 +417,9 @@ static int32_t lower_states(lower_ctx *c, bs_error *err) {
     const gmodel_node port = {.op = "state", .domain = "", .name = v->name};
     rc = lower_unmarked(c, &port, v->next, err);
     if (rc == BS_OK) rc = lower_wide(c, &port, next, &next, err);
+    if (rc == BS_OK && lower_is_compound(next))
+      rc = lower_unsupported(c, &port, 0, err, "its next value is a sequence, or has more than %d dims",
+                             BS_MAX_DIMS);
     if (rc != BS_OK) return rc;
     if (c->g->values[next].base != state) {
       const gvalue s = c->g->values[state];
@@ -495,6 +502,7 @@ int32_t lower_once(const gmodel *model, const lower_options *options, lower_fixe
   free(c.parts);
   free(c.quants);
   free(c.follows);
+  lower_compounds_free(&c);
   if (rc != BS_OK) {
     graph_free(c.g);
     return rc;

@@ -53,6 +53,16 @@ typedef struct lower_fixes {
   uint32_t n, cap;
 } lower_fixes;
 
+/* A sequence, or a tensor of more than six dims (deep): dims[order[i]] is its dim i, and `source` has the
+ * elements in the order of `dims`. */
+typedef struct lower_compound {
+  int is_sequence;
+  uint32_t *items, n; /* of a sequence */
+  uint32_t source, rank;
+  int64_t dims[LOWER_DEEP_DIMS];
+  uint32_t order[LOWER_DEEP_DIMS];
+} lower_compound;
+
 struct lower_ctx {
   const gmodel *model;
   graph *g;
@@ -71,6 +81,8 @@ struct lower_ctx {
   uint32_t n_parts, cap_parts;
   lower_quant *quants;
   uint32_t n_quants, cap_quants;
+  lower_compound *compounds;
+  uint32_t n_compounds, cap_compounds;
   int takes_quant;        /* the rule that runs takes quantised constants */
   uint32_t origin;        /* of the node that is lowered */
   uint32_t depth;         /* of lower_call and lower_block */
@@ -101,6 +113,13 @@ int32_t lower_read_rounded(lower_ctx *c, uint32_t weight, const bs_quant *form, 
                            bs_error *err);
 /* help_op.c: constants out of TEMPs whose parts were all computed since `from`. */
 void lower_settle_parts(lower_ctx *c, uint32_t from);
+/* compound.c: NULL: a value of the graph, or GNONE. The next compound may move it. */
+const lower_compound *lower_compound_of(const lower_ctx *c, uint32_t value);
+/* Before a rule runs: refuses one as an input that the rule does not take. *out_by_element 1: the operator
+ * computes element by element, and lower_by_element lowers it over fewer dims. */
+int32_t lower_compound_inputs(lower_ctx *c, const gmodel_node *node, int *out_by_element, bs_error *err);
+int32_t lower_by_element(lower_ctx *c, const gmodel_node *node, bs_error *err);
+void lower_compounds_free(lower_ctx *c);
 /* branch.c: in a branch that may not be taken, an index that is 0 when it is not taken. kind as take's and
  * put's; first: the dim of data that the indices, or the first of a tuple, count. */
 int32_t lower_guard_index(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t first, uint32_t *io_index,

@@ -105,12 +105,17 @@ void lower_settle_parts(lower_ctx *c, uint32_t from) {
   c->n_parts = from;
 }
 
-/* In a descriptor strides that are all zero mean a dense value: one element seen many times is copied. */
+/* In a descriptor strides that are all zero mean a dense value: one element seen many times is copied, and a
+ * value without elements gets the strides of a dense one. */
 static int32_t without_zero_strides(lower_ctx *c, uint32_t *io_value, bs_error *err) {
-  const gvalue *v = &c->g->values[*io_value];
-  int all = graph_count(v) > 1;
-  for (uint32_t i = 0; i < v->rank && all; i++) all = v->strides[i] == 0;
-  return all ? lower_copy(c, *io_value, io_value, err) : BS_OK;
+  const gvalue v = c->g->values[*io_value];
+  int all = graph_count(&v) != 1;
+  for (uint32_t i = 0; i < v.rank && all; i++) all = v.strides[i] == 0;
+  if (!all) return BS_OK;
+  if (graph_count(&v) > 1) return lower_copy(c, *io_value, io_value, err);
+  int64_t strides[BS_MAX_DIMS] = {0};
+  graph_dense_strides(v.rank, v.dims, strides);
+  return lower_view_again(c, v.base, v.rank, v.dims, strides, v.offset, io_value, err);
 }
 
 int32_t lower_emit(lower_ctx *c, const gnode *node, bs_error *err) {

@@ -32,7 +32,7 @@ lower_quant *lower_quant_find(const lower_ctx *c, uint32_t root) {
 }
 
 int lower_is_quant(const lower_ctx *c, uint32_t value) {
-  return value != GNONE && graph_quant(c->g, value) != NULL;
+  return value != GNONE && !lower_is_compound(value) && graph_quant(c->g, value) != NULL;
 }
 
 uint32_t lower_float_dtype(const lower_ctx *c, uint32_t value) {

@@ -30,6 +30,14 @@
 
 typedef struct lower_ctx lower_ctx;
 
+/* A result that no value of the graph holds has a number with this bit: a sequence, or a tensor of more than
+ * six dims (compound.c). A rule gets one only as an input that compound.c lists. */
+#define LOWER_COMPOUND 0x40000000u
+enum { LOWER_DEEP_DIMS = 12 };
+static inline int lower_is_compound(uint32_t value) {
+  return value != GNONE && (value & LOWER_COMPOUND) != 0;
+}
+
 /* A row of a table, which ends with {0}. max_opset 0: no end. domain NULL: ai.onnx. Of several rows of an op
  * the opset picks one. */
 typedef struct lower_rule {
@@ -290,7 +298,7 @@ const char *lower_op_name(uint32_t index);
 
 /* Tables of the families, each ended by {0}. */
 extern const lower_rule lower_rules_angle[], lower_rules_recurrent[], lower_rules_spectral[],
-    lower_rules_attention[], lower_rules_sample[], lower_rules_unpool[];
+    lower_rules_attention[], lower_rules_sample[], lower_rules_sequence[], lower_rules_unpool[];
 extern const lower_rule lower_rules_elementwise[], lower_rules_compare[], lower_rules_view[],
     lower_rules_join[], lower_rules_reduce[], lower_rules_norm[], lower_rules_product[], lower_rules_conv[],
     lower_rules_pool[], lower_rules_resize[], lower_rules_conv_transpose[], lower_rules_contrib[],

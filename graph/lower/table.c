@@ -11,7 +11,7 @@ static const lower_rule *const families[] = {
     lower_rules_pool,        lower_rules_resize,  lower_rules_conv_transpose, lower_rules_contrib,
     lower_rules_attention,   lower_rules_index,   lower_rules_quant,          lower_rules_qlinear,
     lower_rules_control,     lower_rules_angle,   lower_rules_recurrent,      lower_rules_spectral,
-    lower_rules_sample,      lower_rules_unpool};
+    lower_rules_sample,      lower_rules_unpool,  lower_rules_sequence};
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 const lower_rule *lower_find(const char *op, const char *domain, uint32_t opset, int *out_known) {

@@ -78,15 +78,15 @@ static int32_t constant_of_shape(lower_ctx *c, const gmodel_node *node, bs_error
 static int32_t reshape(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0);
-  const build_shape old = build_shape_of(&b, x);
-  build_shape shape = {0};
+  const lower_dims old = build_dims_of(&b, x);
+  lower_dims shape = {0};
   const int allow_zero = lower_int(node, "allowzero", 0) != 0;
-  int64_t known = 1;
-  uint32_t open = BS_MAX_DIMS;
-  shape.rank = build_read_ints(&b, build_in(&b, 1), "its shape", shape.dims, BS_MAX_DIMS);
+  int64_t known = 1, all = 1;
+  uint32_t open = LOWER_DEEP_DIMS;
+  shape.rank = build_read_ints(&b, build_in(&b, 1), "its shape", shape.dims, LOWER_DEEP_DIMS);
   for (uint32_t i = 0; i < shape.rank && b.rc == BS_OK; ++i) {
     if (shape.dims[i] == -1) {
-      build_check(&b, open == BS_MAX_DIMS, "two dims are -1");
+      build_check(&b, open == LOWER_DEEP_DIMS, "two dims are -1");
       open = i;
       continue;
     }
@@ -97,11 +97,13 @@ static int32_t reshape(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     build_check(&b, shape.dims[i] >= 0, "a dim is negative");
     if (__builtin_mul_overflow(known, shape.dims[i], &known)) build_check(&b, 0, "the shape is too large");
   }
-  if (open != BS_MAX_DIMS && b.rc == BS_OK) {
+  for (uint32_t i = 0; i < old.rank; ++i)
+    if (__builtin_mul_overflow(all, old.dims[i], &all)) build_check(&b, 0, "the shape is too large");
+  if (open != LOWER_DEEP_DIMS && b.rc == BS_OK) {
     build_check(&b, known > 0 || !allow_zero, "a dim of 0 beside -1");
-    shape.dims[open] = known > 0 ? build_elements(&old) / known : 0;
+    shape.dims[open] = known > 0 ? all / known : 0;
   }
-  build_out(&b, 0, build_reshape(&b, x, &shape));
+  build_out(&b, 0, build_reshape_dims(&b, x, &shape));
   return b.rc;
 }
 
@@ -121,9 +123,9 @@ static int32_t flatten(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 
 static int32_t transpose(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
-  const uint32_t x = build_in(&b, 0), rank = build_rank(&b, x);
+  const uint32_t x = build_in(&b, 0), rank = build_dims_of(&b, x).rank;
   const bs_attr *perm = lower_ints(node, "perm");
-  uint32_t order[BS_MAX_DIMS] = {0}, seen = 0;
+  uint32_t order[LOWER_DEEP_DIMS] = {0}, seen = 0;
   build_check(&b, perm == NULL || perm->count == rank, "perm has another length than the rank");
   for (uint32_t i = 0; i < rank && b.rc == BS_OK; ++i) {
     const int64_t from = perm != NULL ? perm->ints[i] : (int64_t)rank - 1 - i;
@@ -132,16 +134,16 @@ static int32_t transpose(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     order[i] = (uint32_t)from;
     seen |= 1u << from;
   }
-  build_out(&b, 0, build_permute(&b, x, order));
+  build_out(&b, 0, build_permute_dims(&b, x, order));
   return b.rc;
 }
 
 /* The axes of input 1 (since opset 13) or of the attribute as bits of a rank; *out_there 0: none are given.
  */
 static uint32_t axes_bits(build *b, uint32_t rank, int *out_there, uint32_t *out_count) {
-  int64_t axes[BS_MAX_DIMS] = {0};
+  int64_t axes[LOWER_DEEP_DIMS] = {0};
   uint32_t bits = 0;
-  *out_count = build_list(b, 1, "axes", axes, BS_MAX_DIMS, out_there);
+  *out_count = build_list(b, 1, "axes", axes, LOWER_DEEP_DIMS, out_there);
   for (uint32_t i = 0; i < *out_count && b->rc == BS_OK; ++i) {
     const uint32_t axis = build_axis(b, axes[i], rank);
     build_check(b, !(bits >> axis & 1), "an axis is named twice");
@@ -151,7 +153,7 @@ static uint32_t axes_bits(build *b, uint32_t rank, int *out_there, uint32_t *out
 }
 
 /* Dims that are left out where they are 1: of another size there are others. */
-static void keep_ones(build *b, const build_shape *shape) {
+static void keep_ones(build *b, const lower_dims *shape) {
   for (uint32_t i = 0; i < shape->rank && b->rc == BS_OK; ++i)
     b->rc = lower_keep(b->c, shape->dims[i] > 1, GKEPT_LINEAR, b->err);
 }
@@ -159,8 +161,8 @@ static void keep_ones(build *b, const build_shape *shape) {
 static int32_t squeeze(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0);
-  const build_shape old = build_shape_of(&b, x);
-  build_shape shape = {0};
+  const lower_dims old = build_dims_of(&b, x);
+  lower_dims shape = {0};
   int there;
   uint32_t count;
   const uint32_t axes = axes_bits(&b, old.rank, &there, &count);
@@ -170,21 +172,22 @@ static int32_t squeeze(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     if (!gone) shape.dims[shape.rank++] = old.dims[i];
   }
   if (!there) keep_ones(&b, &old);
-  build_out(&b, 0, build_reshape(&b, x, &shape));
+  build_out(&b, 0, build_reshape_dims(&b, x, &shape));
   return b.rc;
 }
 
 static int32_t unsqueeze(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0);
-  const build_shape old = build_shape_of(&b, x);
-  build_shape shape = {0};
-  int64_t axes[BS_MAX_DIMS] = {0};
+  const lower_dims old = build_dims_of(&b, x);
+  lower_dims shape = {0};
+  int64_t axes[LOWER_DEEP_DIMS] = {0};
   int there;
   uint32_t bits = 0, from = 0;
-  const uint32_t count = build_list(&b, 1, "axes", axes, BS_MAX_DIMS, &there);
+  const uint32_t count = build_list(&b, 1, "axes", axes, LOWER_DEEP_DIMS, &there);
   build_check(&b, there, "axes are absent");
-  if (b.rc == BS_OK && old.rank + count > BS_MAX_DIMS) build_refuse(&b, 0, "its output has more than 6 dims");
+  if (b.rc == BS_OK && old.rank + count > LOWER_DEEP_DIMS)
+    build_refuse(&b, 0, "its output has more than 12 dims");
   if (b.rc != BS_OK) return b.rc;
   shape.rank = old.rank + count;
   for (uint32_t i = 0; i < count; ++i) {
@@ -194,7 +197,7 @@ static int32_t unsqueeze(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   }
   for (uint32_t i = 0; i < shape.rank && b.rc == BS_OK; ++i)
     shape.dims[i] = bits >> i & 1 ? 1 : old.dims[from++];
-  build_out(&b, 0, build_reshape(&b, x, &shape));
+  build_out(&b, 0, build_reshape_dims(&b, x, &shape));
   return b.rc;
 }
 
@@ -303,14 +306,15 @@ static int32_t split(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 
 static int32_t shape(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
-  const build_shape s = build_shape_of(&b, build_in(&b, 0));
+  const lower_dims s = build_dims_of(&b, build_in(&b, 0));
   const int64_t rank = s.rank;
   int64_t start = lower_int(node, "start", 0), end = lower_int(node, "end", rank);
   if (start < 0) start = start < -rank ? 0 : start + rank;
   if (end < 0) end = end < -rank ? 0 : end + rank;
   if (start > rank) start = rank;
   if (end > rank) end = rank;
-  build_out(&b, 0, build_ints(&b, &s.dims[start < BS_MAX_DIMS ? start : 0], end > start ? end - start : 0));
+  build_out(&b, 0,
+            build_ints(&b, &s.dims[start < LOWER_DEEP_DIMS ? start : 0], end > start ? end - start : 0));
   return b.rc;
 }
 

@@ -145,8 +145,9 @@ static double *element(const bs_tensor *t, uint64_t index) {
 /* A run in f64 that is watched. */
 typedef struct watching {
   gverify *v;
-  enum { LOOK, MOVE, STRIKE, TURN, DROP, FILL } what; /* MOVE: each number is moved by its own round-off */
-  uint64_t state;                                     /* of the random numbers */
+  /* MOVE: each number is moved by its own round-off; LEAVE: IsNaN says false */
+  enum { LOOK, MOVE, STRIKE, TURN, DROP, FILL, LEAVE } what;
+  uint64_t state; /* of the random numbers */
 } watching;
 
 /* From -1 to 1: splitmix64. */
@@ -192,11 +193,19 @@ static void watch_output(watching *w, uint32_t value, const bs_tensor *t, int ex
   }
 }
 
-static int has_exponential(const gbinding *b, const gnode *n) {
+static int has_step(const gbinding *b, const gnode *n, uint8_t op) {
   const gexpr *e = n->op == GOP_MAP ? &b->g->exprs[n->expr] : NULL;
   for (uint32_t i = 0; e != NULL && i < e->n_steps; i++)
-    if (e->steps[i].op == BS_EXPR_EXP) return 1;
+    if (e->steps[i].op == op) return 1;
   return 0;
+}
+
+/* What IsNaN says becomes false. */
+static void leave_nan(const gbinding *b, const gstep *s) {
+  const gnode *n = &b->g->nodes[s->node];
+  const bs_tensor *t = s->args[n->n_in];
+  if (has_step(b, n, BS_EXPR_ISNAN) && t->dtype == BS_BOOL && graph_is_dense(&b->g->values[n->out[0]]))
+    memset(t->data, 0, tensor_elements(t));
 }
 
 static void watch_step(void *user, const gbinding *b, const gstep *s) {
@@ -207,7 +216,8 @@ static void watch_step(void *user, const gbinding *b, const gstep *s) {
   w->v->judging.part = fmax(w->v->judging.part, part);
   w->v->judging.terms = fmax(w->v->judging.terms, terms);
   for (uint32_t i = 0; i < n->n_out; i++)
-    if (n->out[i] != GNONE) watch_output(w, n->out[i], s->args[n->n_in + i], has_exponential(b, n));
+    if (n->out[i] != GNONE) watch_output(w, n->out[i], s->args[n->n_in + i], has_step(b, n, BS_EXPR_EXP));
+  if (w->what == LEAVE) leave_nan(b, s);
 }
 
 /* The outputs of a session that ran, each given to `take`. */
@@ -316,6 +326,19 @@ static int32_t run_plain(gverify *v, bs_error *err) {
   return rc == BS_NUMERIC ? BS_OK : rc;
 }
 
+/* Attention with a mask, whose weights are 0 where they are NaN. As written, a hidden key with an infinity
+ * makes all weights of a query NaN and then 0; attention does not look at the key. */
+static int passes_over_nan(const gverify *v) {
+  const graph *g = v->s->bound->g;
+  int guards = 0, finite = 1;
+  for (uint32_t i = 0; i < g->n_nodes; i++)
+    guards |= g->nodes[i].op == GOP_ATTENTION && g->nodes[i].attrs[3] != 0 && g->nodes[i].in[3] != GNONE;
+  for (uint32_t port = 0; guards && port < g->n_inputs; port++)
+    for (int64_t i = 0; v->inputs[port] != NULL && i < graph_count(port_value(v->s, port)); i++)
+      finite &= isfinite(v->inputs[port][i]) != 0;
+  return guards && !finite;
+}
+
 enum { MOVED_RUNS = 3 };
 
 /* Judges the planned run; what is beyond its bound is judged again with more right runs. */
@@ -324,6 +347,7 @@ static int32_t judge_planned(gverify *v, gworst *worst, bs_error *err) {
   if (rc != BS_OK || worst->ratio <= 1) return rc;
   for (int what = STRIKE; rc == BS_OK && what <= DROP; what++) rc = run_changed(v, what, 0, err);
   if (rc == BS_OK && v->judging.infinite) rc = run_changed(v, FILL, 0, err);
+  if (rc == BS_OK && passes_over_nan(v)) rc = run_changed(v, LEAVE, 0, err);
   for (uint64_t k = 1; rc == BS_OK && k <= MOVED_RUNS; k++) rc = run_changed(v, MOVE, k, err);
   if (rc == BS_OK) rc = gverify_judge(v, v->s, worst, err);
   if (rc != BS_OK || worst->ratio <= 1) return rc;

@@ -735,6 +735,52 @@ def bytes_of_operators():
            {"w": w, "sx": quant["sx"], "sw": quant["sw"], "zx": quant["zx"], "b": np.ones(18, F)}, {"y": ((whole_sums - more) * by + 1).astype(F)})
 
 
+def sequences():
+    """Sequences of tensors, and tensors of more than six dims between two reshapes."""
+    r = np.random.default_rng(61)
+
+    def some(*shape):
+        return np.round(r.uniform(-2, 2, shape), 3).astype(F)
+
+    x, w = some(2, 5), some(2, 3)
+    three = "s = SequenceConstruct (x, w, x)"
+    yield ("sequence_at", 11, f"{three} y = SequenceAt (s, i) z = SequenceLength (s)", {"x": x, "w": w}, {"i": np.array(-2, L)})
+    yield ("sequence_insert", 11, "e = SequenceEmpty () s = SequenceInsert (e, x) t = SequenceInsert (s, w, i) u = SequenceErase (t, j) y = ConcatFromSequence <axis: int = 1> (t) z = SequenceAt (u, i)",
+           {"x": x, "w": w}, {"i": np.array(0, L), "j": np.array(1, I)})
+    yield ("sequence_erase_last", 11, f"{three} t = SequenceErase (s) y = ConcatFromSequence <axis: int = -1> (t)", {"x": x, "w": w}, {})
+    yield ("sequence_stack", 11, "s = SequenceConstruct (x, x) y = ConcatFromSequence <axis: int = 1, new_axis: int = 1> (s)", {"x": x}, {})
+    yield ("sequence_of_one", 11, "s = SequenceConstruct (x) y = ConcatFromSequence <axis: int = -1, new_axis: int = 1> (s)", {"x": x}, {})
+    yield ("sequence_split", 11, "s = SplitToSequence <axis: int = 1> (x, n) y = SequenceAt (s, i) z = SequenceLength (s)", {"x": x}, {"n": np.array(2, L), "i": np.array(2, L)})
+    yield ("sequence_split_lengths", 11, "s = SplitToSequence <axis: int = -1> (x, n) y = SequenceAt (s, i)", {"x": x}, {"n": ints(1, 4), "i": np.array(-1, L)})
+    yield ("sequence_split_ones", 11, "s = SplitToSequence <axis: int = 1, keepdims: int = 0> (x) y = SequenceAt (s, i)", {"x": x}, {"i": np.array(3, L)})
+    yield ("sequence_of_a_loop", 16, "e = SequenceEmpty () s = Loop (n, c, e) <body = b (i, k, a) => (m, t) { m = Identity (k) g = Gather (x, i) t = SequenceInsert (a, g) }> "
+           "u = Identity (s) y = ConcatFromSequence <axis: int = 0, new_axis: int = 1> (u)", {"x": x}, {"n": np.array(2, L), "c": np.array(True)}, {"y": x})
+    yield ("sequence_beyond", 11, f"{three} y = SequenceAt (s, i)", {"x": x, "w": w}, {"i": np.array(3, L)}, "its position is beyond the sequence")
+    yield ("sequence_differs", 11, f"{three} y = ConcatFromSequence <axis: int = 0> (s)", {"x": x, "w": w}, {}, "its parts differ in a dim that is not joined")
+    yield ("sequence_as_a_tensor", 11, f"{three} y = Relu (s)", {"x": x, "w": w}, {}, "its input 0 is a sequence")
+    yield ("sequence_as_an_output", 11, f"{three} y = Identity (s)", {"x": x, "w": w}, {}, "it is a sequence, or has more than 6 dims")
+    yield ("sequence_by_a_condition", 16, "y = If (c) <then_branch = t () => (a) { a = SequenceConstruct (x) }, else_branch = e () => (b) { b = SequenceConstruct (x, x) }>",
+           {"x": x, "c": np.array(True)}, {}, "a branch or body gives a sequence")
+    p = some(2, 4, 6, 8, 3)
+    window = {"n": ints(2, 2, 2, 3, 2, 4, 2, 3), "m": ints(-1, 12, 3)}
+    yield ("deep_windows", 13, "a = Reshape (x, n) t = Transpose <perm: ints = [0,1,3,5,2,4,6,7]> (a) y = Reshape (t, m) z = Shape (t)", {"x": p}, window)
+    yield ("deep_all_turned", 13, "a = Reshape (x, n) t = Transpose (a) u = Transpose <perm: ints = [7,3,1,5,0,4,6,2]> (t) y = Reshape (u, m)", {"x": p}, window)
+    yield ("deep_of_a_view", 13, "q = Transpose <perm: ints = [1,0,3,2,4]> (x) a = Reshape (q, n) t = Transpose <perm: ints = [6,4,2,0,7,5,3,1]> (a) y = Reshape (t, m)", {"x": p},
+           {"n": ints(2, 2, 2, 4, 2, 3, 2, 3), "m": ints(36, 32)})
+    yield ("deep_ones", 13, "a = Unsqueeze (x, n) t = Transpose <perm: ints = [6,1,2,0,4,3,5]> (a) u = Squeeze (t) y = Relu (u)", {"x": p}, {"n": ints(1, 3)})
+    yield ("deep_sum", 13, "a = Reshape (x, n) b = Reshape (w, k) c = Add (a, b) d = Mul (e, c) t = Transpose <perm: ints = [7,6,5,4,3,2,1,0]> (d) y = Reshape (t, m)",
+           {"x": p, "w": some(2, 2, 4)}, {**window, "k": ints(2, 2, 1, 1, 1, 4, 1, 1), "e": np.array(0.5, F)})
+    yield ("deep_sum_of_turned", 13, "a = Reshape (x, n) t = Transpose <perm: ints = [0,1,3,2,4,5,7,6]> (a) b = Reshape (w, k) c = Sub (b, t) y = Reshape (c, m)",
+           {"x": p, "w": some(3, 2)}, {**window, "k": ints(1, 1, 3, 1, 1, 1, 1, 2)})
+    yield ("deep_zero_keeps", 13, "a = Reshape (x, n) y = Reshape (a, k)", {"x": p}, {"n": window["n"], "k": ints(0, 0, 6, -1)})
+    yield ("deep_product", 13, "a = Reshape (x, n) y = MatMul (a, a)", {"x": p}, window, "its input 0 has 8 dims, at most 6 are supported")
+    yield ("deep_output", 13, "y = Reshape (x, n)", {"x": p}, window, "it is a sequence, or has more than 6 dims")
+    yield ("deep_apart", 13, "a = Reshape (x, n) b = Reshape (w, k) c = Add (a, b) y = Reshape (c, m)", {"x": p, "w": some(32)},
+           {**window, "n": ints(2, 2, 2, 3, 2, 2, 4, 3), "k": ints(2, 1, 2, 1, 2, 1, 4, 1)}, "more than 6 dims that cannot be joined")
+    yield ("deep_wrong_size", 13, "a = Reshape (x, n) y = Reshape (a, m)", {"x": p}, {**window, "m": ints(5, 5)}, "a reshape changes the number of elements")
+    yield ("no_updates", 16, "u = Expand (e, n) y = ScatterND (d, i, u)", {"x": x}, {"e": np.zeros(1, L), "n": ints(0, 5), "d": np.arange(10, dtype=L).reshape(2, 5), "i": np.zeros((0, 1), L)})
+
+
 def typed(name, array):
     kind = {F: "float", D: "double", I: "int32", L: "int64", U: "uint8", np.int8: "int8", np.float16: "float16", np.uint16: "uint16", np.bool_: "bool"}[array.dtype.type]
     return f"{kind}[{','.join(map(str, array.shape))}] {name}" if array.ndim else f"{kind} {name}"
@@ -777,4 +823,4 @@ def write(path, cases):
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], CASES + REFUSALS + POOLING + [*pictures(), *contrib(), *stays_quantised(), *bytes_of_operators()])
+    write(sys.argv[1], CASES + REFUSALS + POOLING + [*pictures(), *contrib(), *stays_quantised(), *bytes_of_operators(), *sequences()])

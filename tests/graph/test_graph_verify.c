@@ -362,6 +362,38 @@ START_TEST(ill_conditioned_models_are_right) {
 }
 END_TEST
 
+/* As written a hidden key with an infinity makes all weights of a query NaN, then 0; attention passes over
+ * it. Its value is what a finite key gives, which is compared. */
+START_TEST(hidden_infinities_are_right) {
+  enum { N = 6, D = 4 };
+  const int64_t dims[] = {1, 2, N, D}, of_mask[] = {1, 1, N, N};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_verify_report r = {.struct_size = (uint32_t)sizeof r};
+  float q[2 * N * D], k[2 * N * D], v[2 * N * D], mask[N * N] = {0};
+  const uint32_t in_k = tb_with("Transpose", "perm=0,1,3,2", tb_input("k", BS_F32, 4, dims), NONE, NONE);
+  const uint32_t scores = tb_op("MatMul", tb_input("q", BS_F32, 4, dims), in_k, NONE);
+  const uint32_t masked = tb_op("Add", scores, tb_input("mask", BS_F32, 4, of_mask), NONE);
+  const uint32_t soft = tb_with("Softmax", "axis=-1", masked, NONE, NONE);
+  const uint32_t guarded = tb_op("Where", tb_op("IsNaN", soft, NONE, NONE), tb_scalar(0), soft);
+  tb_output("y", tb_op("MatMul", guarded, tb_input("v", BS_F32, 4, dims), NONE));
+  bs_session *s = tb_open("cpu", "", NULL);
+  ck_assert_msg(strstr(tb_report(s, BS_REPORT_EXPLAIN, 0), " attention ") != NULL, "it is not fused");
+  tb_fill(q, 2 * N * D, 1);
+  tb_fill(k, 2 * N * D, 2);
+  tb_fill(v, 2 * N * D, 3);
+  for (int i = 0; i < N; i++) mask[i * N + 2] = -INFINITY;
+  if (_i == 1) k[2 * D + 1] = INFINITY;
+  tb_set(s, "q", q);
+  tb_set(s, "k", k);
+  tb_set(s, "v", v);
+  tb_set(s, "mask", mask);
+  ck_assert_msg(bs_session_verify(s, &r, &err) == BS_OK, "%s", err.message);
+  ck_assert_uint_eq(r.compared + r.skipped, 2 * N * D);
+  ck_assert(_i == 0 ? r.skipped == 0 : r.skipped > 0 && r.compared >= N * D);
+  bs_session_close(s);
+}
+END_TEST
+
 /* A report of an older program, which has fewer fields. */
 START_TEST(reports_have_a_size) {
   bs_error err = {.struct_size = (uint32_t)sizeof err};
@@ -382,10 +414,16 @@ END_TEST
 
 int main(void) {
   const int n = TEST_COUNT(faults);
-  const test_case cases[] = {{a_faulty_pass_is_named, n},     {made_inputs_show_a_fault, n},
-                             {right_models_are_right, 2 * n}, {a_wrong_kernel_is_named},
-                             {long_comparisons_are_cut},      {fewer_layers_are_compared, 4},
-                             {roundings_of_f16_are_right, 8}, {ill_conditioned_models_are_right, 3},
-                             {reports_have_a_size},           {0}};
+  const test_case cases[] = {{a_faulty_pass_is_named, n},
+                             {made_inputs_show_a_fault, n},
+                             {right_models_are_right, 2 * n},
+                             {a_wrong_kernel_is_named},
+                             {long_comparisons_are_cut},
+                             {fewer_layers_are_compared, 4},
+                             {roundings_of_f16_are_right, 8},
+                             {ill_conditioned_models_are_right, 3},
+                             {hidden_infinities_are_right, 2},
+                             {reports_have_a_size},
+                             {0}};
   return run_tests("graph verify", cases, (test_setup){.before = before, .after = after});
 }
