@@ -211,6 +211,7 @@ int sim_product_next(void *user, uint32_t lane, uint64_t index, sim_job *j) {
                    columns = least(p->knobs.tn, p->shape.n - s.tile_column * p->knobs.tn);
     j->what = SIM_EPILOGUE;
     need(j, 1);
+    if (s.turn > 0) need(j, p->jobs_a_tile - 1); /* the tile that leaves has one buffer */
     if (p->vector != SIM_CLASSES) add_server(p, p->vector, lane, rows * columns * p->shape.epilogue, j);
   } else if (in > STEP * p->steps) {
     j->what = SIM_STORE;
