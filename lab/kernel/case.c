@@ -470,11 +470,15 @@ static int32_t run_fresh(bs_kernel_arm *arm, size_t bytes, void **out, bs_error 
   return rc;
 }
 
+int32_t bs_kernel_arm_outputs(bs_kernel_arm *arm, void **out, bs_error *err) {
+  *out = NULL;
+  const int32_t rc = enter(arm, err);
+  return rc == BS_OK ? leave(arm, run_fresh(arm, output_bytes(arm), out, err), err) : rc;
+}
+
 int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err) {
   void *y = NULL;
-  int32_t rc = enter(arm, err);
-  if (rc != BS_OK) return rc;
-  rc = leave(arm, run_fresh(arm, output_bytes(arm), &y, err), err);
+  int32_t rc = bs_kernel_arm_outputs(arm, &y, err);
   if (rc == BS_OK) rc = bs_kernel_data_judge(arm->data, y, out, err);
   free(y);
   return rc;

@@ -37,6 +37,8 @@ int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *e
 bs_kernel_data *bs_kernel_arm_data(const bs_kernel_arm *arm); /* the current ones */
 /* Fills the outputs with NaN, runs once, and judges. */
 int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err);
+/* All outputs of one run over NaN, in host memory, dense. The caller frees. */
+int32_t bs_kernel_arm_outputs(bs_kernel_arm *arm, void **out, bs_error *err);
 /* Bytes of the outputs of two runs that differ. */
 int32_t bs_kernel_arm_repeat(bs_kernel_arm *arm, uint64_t *out_differing, bs_error *err);
 

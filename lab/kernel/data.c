@@ -67,6 +67,16 @@ int32_t bs_kernel_data_make(const bs_kernel_problem *p, uint64_t seed, bs_kernel
   return BS_OK;
 }
 
+int32_t bs_kernel_data_set(bs_kernel_data *d, uint32_t index, const float *values, bs_error *err) {
+  const bs_kernel_input *in = &d->in[index];
+  const int32_t rc =
+      bs_convert(d->p.dtype, in->data, BS_F32, values, (uint64_t)in->rows * (uint64_t)in->cols);
+  d->descale[index] = 1.0f;
+  return rc == BS_OK
+             ? BS_OK
+             : bs_error_set(err, rc, "BS-KERNEL-DTYPE", "no numbers of %s", bs_dtype_name(d->p.dtype));
+}
+
 void bs_kernel_data_free(bs_kernel_data *d) {
   if (d == NULL) return;
   for (uint32_t i = 0; i < BS_KERNEL_INPUTS; i++) free(d->in[i].data);

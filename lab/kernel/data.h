@@ -30,6 +30,8 @@ typedef struct bs_kernel_numbers {
 
 int32_t bs_kernel_data_make(const bs_kernel_problem *problem, uint64_t seed, bs_kernel_data **out,
                             bs_error *err);
+/* Other numbers for input `index`, rounded to the dtype, with the factor 1. Before the first judgement. */
+int32_t bs_kernel_data_set(bs_kernel_data *data, uint32_t index, const float *values, bs_error *err);
 void bs_kernel_data_free(bs_kernel_data *data);
 const bs_kernel_problem *bs_kernel_data_problem(const bs_kernel_data *data);
 /* Input `index`, dense: rows of cols elements of the problem's dtype. NULL: there is no such input. */

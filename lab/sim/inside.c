@@ -59,6 +59,19 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
   return rc;
 }
 
+int32_t bs_inside_knobs_first(const bs_inside_knobs *k, sim_knobs *out, bs_error *err) {
+  *out = (sim_knobs){.tm = k->values[TM][0],
+                     .tn = k->values[TN][0],
+                     .tk = k->values[TK][0],
+                     .stages = k->values[STAGES][0],
+                     .group = k->values[GROUP][0],
+                     .accumulators = k->values[ACCUMULATORS][0],
+                     .grain = k->values[GRAIN][0],
+                     .rows = k->values[ROWS][0]};
+  if (out->tm > 0 && out->tn > 0 && out->tk > 0 && out->stages > 0) return BS_OK;
+  return bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "tm, tn, tk and stages must be given");
+}
+
 int32_t bs_inside_knobs_read(const char *text, bs_inside_knobs *k, bs_error *err) {
   char copy[256];
   int32_t rc = BS_OK;
