@@ -55,7 +55,7 @@ static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
     return BS_CONFIG;
   }
   const bs_key *key = bs_schema_find(param);
-  if (key == NULL || key->effect != BS_EFFECT_ACTIVE || strncmp(param, "sweep.", 6) == 0) {
+  if (key == NULL || !bs_key_varies(key) || strncmp(param, "sweep.", 6) == 0) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "sweep.param: '%.60s' is not a key that changes a run",
                  param);
     bs_error_hint(err, "for example model.N or model.B");

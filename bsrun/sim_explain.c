@@ -96,6 +96,15 @@ static void print_path(const json_t *s) {
   bs_print(stdout, "; limit: %s\n", bs_get_text(s, "limit"));
 }
 
+/* What the device's inside gave. */
+static void print_inside(const json_t *s) {
+  const char *device = bs_get_text(s, "device");
+  if (device[0] == '\0') return;
+  bs_print(stdout, "inside of %s: %.0f ops simulated, %.0f known by then, %.0f by the roofline\n", device,
+           bs_get_number(s, "inside_simulated"), bs_get_number(s, "inside_known"),
+           bs_get_number(s, "ops_by_roofline"));
+}
+
 static int32_t print(const bs_experiment *e, const json_t *record, int format, bs_error *err) {
   const json_t *s = json_object_get(record, "simulated"), *steps = json_object_get(s, "steps");
   json_t *rows = json_array();
@@ -114,6 +123,7 @@ static int32_t print(const bs_experiment *e, const json_t *record, int format, b
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {
     printf("\n");
     print_path(s);
+    print_inside(s);
   }
   json_decref(rows);
   return rc;

@@ -8,9 +8,9 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/compose.h"
+#include "lab/config/device_file.h"
 #include "lab/json.h"
 #include "lab/report/svg.h"
-#include "lab/sim/device_file.h"
 #include "lab/sim/inside.h"
 #include "lab/sim/inside_svg.h"
 

@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/compose.h"
-#include "lab/sim/device_file.h"
+#include "lab/config/device_file.h"
 #include "lab/sim/probe_inside.h"
 
 static const bs_field fields[] = {

@@ -69,7 +69,13 @@ static const bs_field fields[] = {
     {"messages", "messages", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
     {"message_bytes", "message bytes", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
     {"ops_not_costed", "ops not costed", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    /* Where a machine has a device. */
+    {"device", "device", BS_FIELD_FOLD, 0},
+    {"inside_simulated", "simulated inside", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"inside_known", "known inside", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"ops_by_roofline", "by roofline", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
 };
+enum { FIELDS = sizeof fields / sizeof fields[0], OF_DEVICE = 4 };
 
 typedef struct scale {
   const args *a;
@@ -372,7 +378,8 @@ static int32_t run_points(scale *s, bs_error *err) {
 static int32_t print(const scale *s, bs_error *err) {
   if (!s->svg) {
     if (s->format == BS_FORMAT_TABLE) printf("simulated, not measured\n");
-    return bs_report_print(stdout, s->format, fields, sizeof fields / sizeof fields[0], s->rows, err);
+    const int device = json_object_get(json_array_get(s->rows, 0), "device") != NULL;
+    return bs_report_print(stdout, s->format, fields, device ? FIELDS : FIELDS - OF_DEVICE, s->rows, err);
   }
   char title[256];
   const json_t *row = json_array_get(s->rows, 0);

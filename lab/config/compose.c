@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "lab/config/hardware_device.h"
 #include "lab/config/schema.h"
 #include "lab/config/short_names.h"
 #include "lab/error.h"
@@ -338,6 +339,7 @@ int32_t bs_compose(const bs_compose_request *request, bs_composed *out_composed,
   out_composed->config = bs_config_new_map();
   int32_t rc = out_composed->config == NULL ? bs_no_memory(err, "a configuration") : BS_OK;
   if (rc == BS_OK) rc = compose_all(&c);
+  if (rc == BS_OK) rc = bs_hardware_device_read(out_composed->config, request->configs_dir, err);
   if (rc == BS_OK) {
     bs_text list = {0};
     bs_text_printf(&list, "[%s]", c.paths.data == NULL ? "" : c.paths.data);

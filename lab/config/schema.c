@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/config/hardware_device.h"
 #include "lab/config/short_names.h"
 #include "lab/word.h"
 
@@ -43,6 +44,10 @@ const bs_key *bs_schema_find(const char *path) {
     if (strcmp(keys[i].path, path) == 0) return &keys[i];
   }
   return NULL;
+}
+
+int bs_key_varies(const bs_key *key) {
+  return key->effect == BS_EFFECT_ACTIVE && strcmp(key->path, BS_HARDWARE_DEVICE) != 0;
 }
 
 int bs_node_from_file(const bs_node *node) {
@@ -286,6 +291,12 @@ static int32_t flat_key(const bs_node *node, const char *path, bs_error *err) {
   return BS_CONFIG;
 }
 
+/* Has the key no effect in this tree? */
+static int is_idle(const bs_node *root, const bs_key *key) {
+  if (strcmp(key->path, BS_HARDWARE_DEVICE) == 0) return !bs_hardware_device_acts(root);
+  return key->effect == BS_EFFECT_DECORATIVE;
+}
+
 static int32_t check_map(walk *w, const bs_node *map, const char *prefix) {
   for (const bs_node *node = map->first; node != NULL; node = node->next) {
     char path[512];
@@ -297,7 +308,7 @@ static int32_t check_map(walk *w, const bs_node *map, const char *prefix) {
       rc = flat_key(node, path, w->err);
     } else if (key != NULL) {
       rc = check_value(w->root, node, key, w->err);
-      if (rc == BS_OK && key->effect == BS_EFFECT_DECORATIVE && node->kind != BS_NODE_NULL &&
+      if (rc == BS_OK && is_idle(w->root, key) && node->kind != BS_NODE_NULL &&
           !below(node->file, w->quiet_dir)) {
         bs_text_printf(&w->idle, "%s%s", w->idle.size == 0 ? "" : ", ", path);
       }
@@ -332,7 +343,7 @@ void bs_schema_drop_idle(bs_node *root) {
   size_t count;
   const bs_key *keys = bs_schema_keys(&count);
   for (size_t i = 0; i < count; i++)
-    if (keys[i].effect == BS_EFFECT_DECORATIVE) bs_config_remove(root, keys[i].path);
+    if (is_idle(root, &keys[i])) bs_config_remove(root, keys[i].path);
 }
 
 int64_t bs_schema_i64(const bs_node *root, const char *path) {

@@ -40,6 +40,8 @@ typedef struct bs_key {
 
 const bs_key *bs_schema_keys(size_t *out_count);
 const bs_key *bs_schema_find(const char *path);
+/* Does the key change a layer, beside others in the same process? hardware.device is of the whole process. */
+int bs_key_varies(const bs_key *key);
 const char *bs_key_type_name(uint32_t type);
 const char *bs_key_effect_name(uint32_t effect);
 /* The values of a key as text, "none|relu|gelu"; "": any. */

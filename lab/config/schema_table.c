@@ -142,7 +142,10 @@ static const bs_key keys[] = {
      "the words that start an MPI job, before -n P; absent: mpirun, in a Slurm job srun"},
     {"hardware.launcher", BS_KEY_STR, OLDER, "threads", "threads|slurm",
      "slurm: hardware.launch=mpi inside a Slurm job, threads outside"},
-    {"hardware.device", BS_KEY_STR, DECOR, "", NULL, "--plugin or hardware.backend chooses the device"},
+    {"hardware.device", BS_KEY_STR, ACTIVE, "", NULL,
+     "a simulated device, whose inside is simulated: a name of configs/devices, or a file; no effect on "
+     "other "
+     "backends"},
     {"logging.out_dir", BS_KEY_STR, ACTIVE, "results/raw", NULL,
      "root of the run folders; off: nothing is kept"},
     {"logging.auto_group", BS_KEY_BOOL, ACTIVE, "false", NULL, "make a group folder named by the UTC time"},

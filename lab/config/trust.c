@@ -71,9 +71,12 @@ static int add_parameter(const char *plugin, const bs_node *parameter, json_t *l
   return whole;
 }
 
-/* Plans of faults and of links have blanks and slashes, and name no code. */
+/* Plans of faults and of links, and the text of a simulated device, have blanks and slashes, and name no
+ * code.
+ */
 static int is_plan(const char *plugin) {
-  return strcmp(plugin, "fault") == 0 || strcmp(plugin, "slow") == 0 || strcmp(plugin, "link") == 0;
+  return strcmp(plugin, "fault") == 0 || strcmp(plugin, "slow") == 0 || strcmp(plugin, "link") == 0 ||
+         strcmp(plugin, "sim") == 0;
 }
 
 static int add_parameters(const bs_node *tree, json_t *list) {

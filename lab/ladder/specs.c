@@ -20,7 +20,7 @@ static int32_t refuse(const char *word, const char *why, bs_error *err) {
 static int32_t check_key(const char *word, const char *key, bs_error *err) {
   const bs_key *known = bs_schema_find(key);
   const char *names[BS_SHORT_NAMES_MAX];
-  if (known != NULL && known->effect == BS_EFFECT_ACTIVE) return BS_OK;
+  if (known != NULL && bs_key_varies(known)) return BS_OK;
   if (known == NULL && (strncmp(key, "method.", 7) == 0 || strncmp(key, "workload.", 9) == 0)) return BS_OK;
   const char *nearest = bs_nearest(key, names, bs_short_names(names));
   refuse(word, "not a key that changes a run", err);

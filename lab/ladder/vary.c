@@ -37,7 +37,7 @@ static int32_t read_axis(const char *asked, axis *out, bs_error *err) {
   const int of_layer = strncmp(out->key, "method.", 7) == 0 || strncmp(out->key, "mask.", 5) == 0 ||
                        strncmp(out->key, "hardware.", 9) == 0;
   out->of_methods = known == NULL && strncmp(out->key, "method.", 7) == 0;
-  if (!of_layer || (!out->of_methods && (known == NULL || known->effect != BS_EFFECT_ACTIVE)))
+  if (!of_layer || (!out->of_methods && (known == NULL || !bs_key_varies(known))))
     return refuse(asked, "not a key of how a layer is split", err);
   for (char *at = out->text; at != NULL;) {
     char *next = strchr(at, ',');

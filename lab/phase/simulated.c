@@ -52,6 +52,7 @@ static void take_text(taking *t, const char *name, const char *text) {
     json_array_append_new(s->steps, json_pack("{s:s}", "step", text));
   }
   if (strcmp(name, "engine") == 0) snprintf(s->engine, sizeof s->engine, "%.47s", text);
+  if (strcmp(name, "device") == 0) snprintf(s->device, sizeof s->device, "%.47s", text);
   if (strcmp(name, "label") == 0) snprintf(s->label, sizeof s->label, "%.15s", text);
 }
 
@@ -89,6 +90,9 @@ static void take(void *user, const char *name, double value, const char *unit, c
                  {"device_bytes", &s->device_bytes},
                  {"outside_domain", &s->outside_domain},
                  {"switch_ranks", &s->switch_ranks},
+                 {"inside_simulated", &s->inside_simulated},
+                 {"inside_known", &s->inside_known},
+                 {"ops_by_roofline", &s->ops_by_roofline},
                  {"domain", &s->domain_most}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i)
     if (strcmp(name, numbers[i].name) == 0) *numbers[i].to = value;
@@ -259,6 +263,11 @@ static json_t *simulated_json(const bs_simulated *s, const char *machine) {
                      (json_int_t)s->ops, "ops_not_costed", (json_int_t)s->ops_not_costed, "bytes_per_device",
                      (json_int_t)s->device_bytes, "engine", s->engine, "label", s->label, "domain",
                      bs_simulated_domain(s), "values", s->phantom ? "none" : "real", "machine", machine));
+  if (s->device[0] != '\0')
+    json_object_update_new(
+        out, json_pack("{s:s, s:I, s:I, s:I}", "device", s->device, "inside_simulated",
+                       (json_int_t)s->inside_simulated, "inside_known", (json_int_t)s->inside_known,
+                       "ops_by_roofline", (json_int_t)s->ops_by_roofline));
   return out;
 }
 

@@ -37,9 +37,11 @@ typedef struct bs_simulated {
   uint32_t phantom;               /* 1: without values */
   double messages, message_bytes; /* of all ranks */
   double ops, ops_not_costed;
-  double device_bytes;                   /* most of one device, the layer's building included */
-  char engine[48];                       /* "closed forms", "order K", ... */
-  char label[16];                        /* "published", "calibrated" */
+  double device_bytes; /* most of one device, the layer's building included */
+  char engine[48];     /* "closed forms", "order K", ... */
+  char label[16];      /* "published", "calibrated", "example" */
+  char device[48];     /* whose inside was simulated; "": none, and these are 0 */
+  double inside_simulated, inside_known, ops_by_roofline;
   uint64_t flops, wire_bytes;            /* counted by the host, of all ranks */
   uint32_t claims;                       /* 1: as the method proposed, on rank 0 (of a forward) */
   double switch_ranks;                   /* devices on one switch; 0: any number */

@@ -11,7 +11,9 @@ struct sim_query {
   bs_expr expr;
 };
 
-static void charge(const sim_costing *c, sim_rank *rank, sim_time *stream, uint64_t flops, uint64_t bytes) {
+/* inside: the time of the op inside of the device; NULL: the roofline's. */
+static void charge(const sim_costing *c, sim_rank *rank, sim_time *stream, uint64_t flops, uint64_t bytes,
+                   const sim_inside_time *inside) {
   sim_roof roof = rank->plugin->machine.roof;
   sim_op_time t;
   roof.flops = c->per_second;
@@ -19,12 +21,14 @@ static void charge(const sim_costing *c, sim_rank *rank, sim_time *stream, uint6
   sim_time_follow(stream, &rank->host);
   const sim_time before = *stream;
   sim_time_spend(stream, SIM_LAUNCH, roof.launch);
-  sim_time_spend(stream, t.compute >= t.memory ? SIM_COMPUTE : SIM_MEMORY, t.run);
+  const int computes = inside != NULL ? inside->units_bind != 0 : t.compute >= t.memory;
+  sim_time_spend(stream, computes ? SIM_COMPUTE : SIM_MEMORY, inside != NULL ? inside->ps : t.run);
   sim_time_spend(&rank->host, SIM_LAUNCH, roof.launch);
   rank->compute_side = sim_add(rank->compute_side, t.compute);
   rank->memory_side = sim_add(rank->memory_side, t.memory);
   rank->ops++;
   rank->not_costed += flops == 0 && bytes == 0;
+  rank->by_roofline += inside == NULL && (flops > 0 || bytes > 0);
   const sim_step said = {.closed = sim_add(roof.launch, t.run), .flops = flops, .bytes = bytes};
   sim_step_add(rank, c->op, NULL, &before, stream, &said);
 }
@@ -79,6 +83,7 @@ int32_t sim_costing_make(sim_costing *c, const sim_plugin *plugin, const bs_op_q
   c->op = sim_op_name(query->op);
   c->per_second = speed_of(&plugin->machine, query);
   c->rate.struct_size = (uint32_t)sizeof c->rate;
+  if (plugin->inside != NULL) sim_inside_prepare(&c->inside, query);
   int32_t rc = plugin->host->op_cost(query, &c->rate, err);
   if (rc == BS_UNSUPPORTED) rc = BS_OK; /* charged as an op of no cost, and counted */
   if (rc == BS_OK && c->rate.batch_arg == UINT32_MAX) rc = keep_query(c, query, err);
@@ -123,7 +128,13 @@ int32_t sim_costing_charge(sim_costing *c, sim_rank *rank, bs_tensor *const *arg
   } else if (c->rate.batch_arg < nargs && args[c->rate.batch_arg] != NULL) {
     rows = (uint64_t)args[c->rate.batch_arg]->dims[0];
   }
+  sim_inside_time time;
+  int inside = 0;
+  if (rank->plugin->inside != NULL) {
+    const int32_t rc = sim_inside_ask(&c->inside, rank, args, nargs, &time, &inside, err);
+    if (rc != BS_OK) return rc;
+  }
   charge(c, rank, stream, cost_of(rows, c->rate.flops_row, c->rate.flops_fixed),
-         cost_of(rows, c->rate.bytes_row, c->rate.bytes_fixed));
+         cost_of(rows, c->rate.bytes_row, c->rate.bytes_fixed), inside ? &time : NULL);
   return BS_OK;
 }

@@ -63,6 +63,20 @@ static void tell_trace(const sim_world *w, each_fn *each, void *user) {
   each(user, "spans_left_out", (double)sim_trace_dropped(w->trace), "events", NULL);
 }
 
+static void tell_inside(const sim_world *w, each_fn *each, void *user) {
+  uint64_t simulated = 0, known = 0, by_roofline = 0;
+  if (w->plugin->inside == NULL) return;
+  for (uint32_t r = 0; r < w->size; r++) {
+    simulated += w->ranks[r].inside_simulated;
+    known += w->ranks[r].inside_known;
+    by_roofline += w->ranks[r].by_roofline;
+  }
+  each(user, "inside_simulated", (double)simulated, "ops", NULL);
+  each(user, "inside_known", (double)known, "ops", NULL);
+  each(user, "ops_by_roofline", (double)by_roofline, "ops", NULL);
+  each(user, "device", 0, "", sim_inside_name(w->plugin->inside));
+}
+
 void sim_figures(void *world, each_fn *each, void *user) {
   const sim_world *w = world;
   const sim_rank *last = &w->ranks[w->last];
@@ -96,6 +110,7 @@ void sim_figures(void *world, each_fn *each, void *user) {
        : sim_world_order(w) == SIM_ORDER_E ? "message by message, order E"
                                            : "message by message, order K");
   each(user, "label", 0, "", w->plugin->machine.label);
+  tell_inside(w, each, user);
   tell_steps(w, last, each, user);
   tell_trace(w, each, user);
 }

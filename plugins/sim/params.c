@@ -46,6 +46,8 @@ static const bs_param_desc params[] = {
      "events that a trace holds at most (bsrun --to trace sets 200000); 0: there is none"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "switch_ranks", "0", "0..1048576", NULL,
      "devices on one switch, beyond which a result without a topology says so; 0: any number"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "device", "", NULL, NULL,
+     "the text of a device, whose inside is simulated; hardware.device names its file"},
 };
 
 int32_t sim_params_define(sim_plugin *plugin, bs_error *err) {
@@ -114,5 +116,8 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   m->wire.beta_q32 = v[BW] > 0 ? sim_rate_q32(v[BW]) : 0;
   m->wire.gamma_q32 = v[REDUCE] > 0 ? sim_rate_q32(v[REDUCE]) : 0;
   m->link = (sim_link){.a_wire = m->wire.alpha, .beta_q32 = m->wire.beta_q32};
-  return BS_OK;
+  rc = get(plugin, "device", &value, err);
+  if (rc != BS_OK || value.s[0] == '\0') return rc;
+  const sim_given given = {v[FLOPS], v[F32], v[F64], v[F8], v[MEM]};
+  return sim_inside_open(plugin, value.s, &given, err);
 }

@@ -24,6 +24,7 @@ static int32_t reserve(sim_plugin *plugin, bs_error *err) {
 }
 
 static void release(sim_plugin *plugin) {
+  sim_inside_close(plugin);
   if (plugin->base != NULL) (void)munmap(plugin->base, (size_t)plugin->range);
   (void)pthread_mutex_destroy(&plugin->lock);
   plugin->host->free(plugin->host->ctx, plugin);

@@ -11,6 +11,7 @@
 #include <blockshock/plugin.h>
 #include <pthread.h>
 
+#include "sim/ask.h"
 #include "sim/closed.h"
 #include "sim/coroutine.h"
 #include "sim/cost.h"
@@ -41,6 +42,14 @@ typedef struct sim_machine {
 
 typedef struct sim_world sim_world;
 
+/* What a hardware file gives, before a device is read. */
+typedef struct sim_given {
+  double flops, flops_f32, flops_f64, flops_f8, mem_Bps;
+} sim_given;
+
+/* The device of plugins.sim.device, and the times of ops inside of it (inside.c). */
+typedef struct sim_inside sim_inside;
+
 /* The state of a topology: which of the plugin's it is. */
 typedef struct sim_topology_choice {
   const struct sim_plugin *plugin;
@@ -51,8 +60,9 @@ typedef struct sim_plugin {
   const bs_host *host;
   bs_plugin_self *self;
   sim_machine machine;
-  char *base;     /* of addresses that nothing can read or write */
-  uint64_t range; /* bytes of them */
+  sim_inside *inside; /* NULL: ops take what the roofline says */
+  char *base;         /* of addresses that nothing can read or write */
+  uint64_t range;     /* bytes of them */
   pthread_mutex_t lock;
   sim_world *driven; /* the existing worlds, each driven by a separate thread; protected by the lock */
   sim_topology_choice topologies[SIM_TOPOLOGIES];
@@ -87,7 +97,8 @@ typedef struct sim_rank {
   sim_time host, stream;               /* of the default stream */
   uint64_t compute_side, memory_side;  /* of its ops: each side of the roofline separately */
   uint64_t ops, not_costed;
-  sim_step *steps; /* of the newest run, if they are recorded */
+  uint64_t inside_simulated, inside_known, by_roofline; /* of the ops, where there is a device */
+  sim_step *steps;                                      /* of the newest run, if they are recorded */
   uint32_t nsteps, steps_capacity;
   uint32_t nstreams; /* that were created */
 } sim_rank;
@@ -134,6 +145,23 @@ int32_t sim_topologies_register(sim_plugin *plugin, bs_error *err);
 void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_time *before,
                   const sim_time *after, const sim_step *said);
 
+/* inside.c. sim_inside_open sets plugin->inside and the machine's rates; sim_inside_close comes after it in
+ * every case. BS_CONFIG BS-DEVICE-TWICE: the hardware file and the device disagree. */
+int32_t sim_inside_open(sim_plugin *plugin, const char *text, const sim_given *given, bs_error *err);
+void sim_inside_close(sim_plugin *plugin);
+const char *sim_inside_name(const sim_inside *inside);
+/* An op as the device sees it: a product, without the dims of the run. */
+typedef struct sim_inside_op {
+  sim_ask ask;
+  uint32_t product; /* 0: it has no program */
+  uint32_t reserved;
+  uint64_t columns; /* of X that the rank owns */
+} sim_inside_op;
+void sim_inside_prepare(sim_inside_op *out, const bs_op_query *query);
+/* The time of a run with these args: known, or simulated now. *out_has 0: the op has no program. */
+int32_t sim_inside_ask(const sim_inside_op *op, sim_rank *rank, bs_tensor *const *args, uint32_t nargs,
+                       sim_inside_time *out, int *out_has, bs_error *err);
+
 /* costing.c: the cost of a plan's runs. */
 typedef struct sim_costing {
   const sim_plugin *plugin;
@@ -142,6 +170,7 @@ typedef struct sim_costing {
   bs_op_rate rate;
   struct sim_query *asked; /* NULL: the rate is enough */
   void *program;           /* of its expression */
+  sim_inside_op inside;    /* where the plugin has a device */
 } sim_costing;
 int32_t sim_costing_make(sim_costing *costing, const sim_plugin *plugin, const bs_op_query *query,
                          bs_error *err);

@@ -145,6 +145,7 @@ static void begin(sim_world *w) {
     sim_rank *rank = &w->ranks[r];
     rank->host = rank->stream = (sim_time){.now = w->began};
     rank->compute_side = rank->memory_side = rank->ops = rank->not_costed = 0;
+    rank->inside_simulated = rank->inside_known = rank->by_roofline = 0;
     rank->nsteps = 0;
   }
   w->messages = w->message_bytes = w->meetings = w->exchanges = w->outside = 0;

@@ -92,6 +92,7 @@ enum {
 static const char *const others[] = {
     "hardware.world_size", /* test_run_torch: another world */
     "hardware.topology",   /* of simulated worlds */
+    "hardware.device",     /* of simulated worlds */
     "hardware.comm",       /* they meet where it says */
     "mask.pattern_b",      /* nothing but the other half of pattern_a */
     "hardware.launch",     "hardware.mpirun",    "hardware.launcher",

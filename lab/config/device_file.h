@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * device_file.h - the file of a device: YAML to the canonical text that sim/device.h reads, and errors with
  * the file and line. */
-#ifndef BS_LAB_SIM_DEVICE_FILE_H
-#define BS_LAB_SIM_DEVICE_FILE_H
+#ifndef BS_LAB_CONFIG_DEVICE_FILE_H
+#define BS_LAB_CONFIG_DEVICE_FILE_H
 #include "lab/yaml/config.h"
 #include "sim/device.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * device_file.c - see device_file.h. */
-#include "lab/sim/device_file.h"
+#include "lab/config/device_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int32_t no_such_device(const char *configs_dir, const char *word, bs_erro
   const char *nearest = bs_nearest(word, (const char *const *)names, n);
   bs_text known = {0};
   for (size_t i = 0; i < n; i++) bs_text_printf(&known, "%s%s", i == 0 ? "" : ", ", names[i]);
-  bs_error_set(err, BS_CONFIG, "BS-CFG-NAME", "--device: there is no '%.100s'", word);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-NAME", "there is no device '%.100s'", word);
   if (nearest != NULL)
     bs_error_hint(err, "did you mean '%s'?", nearest);
   else

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ * ask.c - see ask.h. */
+#include "sim/ask.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "sim/program.h"
+
+#define FASTER 1.1
+#define AGREE 0.01 /* of the device's sum */
+
+enum { BINDS_FROM = 1000 }; /* less than this part of the time: no class binds */
+
+/* ---- the fastest tile --------------------------------------------------------------------------- */
+
+/* Candidate number i; 0: there are no more. */
+static int candidate(const sim_device *d, const sim_knobs *asked, uint32_t i, sim_knobs *out) {
+  const uint32_t stages = d->n_stages > 0 ? d->n_stages : 1;
+  *out = *asked;
+  if (asked->tm > 0) return i == 0;
+  if (i >= d->n_tiles * stages) return 0;
+  const uint32_t *tile = d->tiles[i % d->n_tiles];
+  out->tm = tile[0];
+  out->tn = tile[1];
+  out->tk = tile[2];
+  out->stages = d->n_stages > 0 ? d->stages[i / d->n_tiles] : 2;
+  return 1;
+}
+
+static int32_t run_once(sim_product *p, sim_layout *l, uint64_t *out_ps, bs_error *err) {
+  sim_inside_result result = {0};
+  int32_t rc = sim_layout_reset(l, err);
+  if (rc == BS_OK) rc = sim_product_run(p, l, NULL, &result, err);
+  *out_ps = result.settled;
+  return rc;
+}
+
+/* Runs a candidate unless it cannot be faster than *inout_best; it is *out_best where it is. */
+static int32_t try_one(sim_layout *l, const sim_product_shape *shape, const sim_knobs *knobs,
+                       uint64_t *inout_best, sim_product *out_best, bs_error *err) {
+  sim_product p;
+  uint64_t ps = 0;
+  int32_t rc = sim_product_make(l, shape, knobs, &p, err);
+  if (rc != BS_OK || sim_product_bound(&p) >= *inout_best) return rc;
+  rc = run_once(&p, l, &ps, err);
+  if (rc != BS_OK || ps >= *inout_best) return rc;
+  *inout_best = ps;
+  *out_best = p;
+  return BS_OK;
+}
+
+/* A candidate that does not fit is left out, unless none fits. */
+static int32_t choose(sim_layout *l, const sim_product_shape *shape, const sim_knobs *asked,
+                      sim_product *out_best, uint64_t *out_ps, bs_error *err) {
+  bs_error first = BS_ERROR_INIT;
+  sim_knobs knobs;
+  uint64_t best = SIM_NEVER;
+  for (uint32_t i = 0; candidate(l->device, asked, i, &knobs); i++) {
+    bs_error why = BS_ERROR_INIT;
+    if (try_one(l, shape, &knobs, &best, out_best, &why) == BS_OK) continue;
+    if (first.code == BS_OK) first = why;
+    if (strncmp(why.id, "BS-INSIDE-S", 11) != 0) break; /* not its scratch or size */
+  }
+  *out_ps = best;
+  if (best != SIM_NEVER) return BS_OK;
+  if (first.code == BS_OK) {
+    bs_error_set(&first, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tiles for products", l->device->name);
+    bs_error_hint(&first, "tiles: {product: [\"256,256,64\"]}");
+  }
+  if (err != NULL) *err = first;
+  return first.code;
+}
+
+/* ---- what binds --------------------------------------------------------------------------------- */
+
+static int has_rate(const sim_layout *l, uint32_t class) {
+  const uint32_t kind = l->device->classes[class].kind;
+  return kind != SIM_QUEUE && kind != SIM_CACHE && l->n[class] > 0 && l->parts[l->base[class]].q32 != 0;
+}
+
+/* The class whose 10 % take most off the time: is it one of units? As explain says it (lab/sim/inside.h). */
+static int32_t find_binding(sim_product *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
+  uint64_t best = time->ps - time->ps / BINDS_FROM;
+  int32_t rc = BS_OK;
+  for (uint32_t c = 0; rc == BS_OK && c < l->device->n_classes; c++) {
+    uint64_t ps = 0;
+    if (!has_rate(l, c) || l->device->classes[c].does == SIM_DOES_COMMAND) continue;
+    l->speed[c] = FASTER;
+    rc = run_once(p, l, &ps, err);
+    l->speed[c] = 0;
+    if (rc != BS_OK || ps > best) continue;
+    best = ps;
+    time->units_bind = l->device->classes[c].kind == SIM_SERVER;
+  }
+  return rc;
+}
+
+int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_time *out, bs_error *err) {
+  const uint32_t in = BS_DTYPE_BYTES((uint32_t)ask->in_dtype),
+                 weight = BS_DTYPE_BYTES((uint32_t)ask->weight_dtype);
+  const sim_product_shape shape = {.m = ask->m,
+                                   .n = ask->n,
+                                   .k = ask->k,
+                                   .in_bytes = weight > in ? weight : in,
+                                   .out_bytes = BS_DTYPE_BYTES((uint32_t)ask->out_dtype),
+                                   .epilogue = (uint32_t)ask->epilogue};
+  const sim_knobs knobs = {.tm = (uint32_t)ask->tm,
+                           .tn = (uint32_t)ask->tn,
+                           .tk = (uint32_t)ask->tk,
+                           .stages = (uint32_t)ask->stages,
+                           .group = (uint32_t)ask->group,
+                           .accumulators = (uint32_t)ask->accumulators,
+                           .grain = (uint32_t)ask->grain,
+                           .rows = (uint32_t)ask->rows};
+  sim_layout layout = {0};
+  sim_product best;
+  memset(out, 0, sizeof *out);
+  memset(&best, 0, sizeof best);
+  int32_t rc =
+      sim_layout_make(device, (uint32_t)(weight > in ? ask->weight_dtype : ask->in_dtype), &layout, err);
+  if (rc == BS_OK) rc = choose(&layout, &shape, &knobs, &best, &out->ps, err);
+  if (rc == BS_OK) rc = find_binding(&best, &layout, out, err);
+  sim_layout_free(&layout);
+  return rc;
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------- */
+
+static double places_of(const sim_device *d, const sim_class *c) {
+  return (double)d->levels[c->level].places;
+}
+
+/* Of all units of products; 0: the device has no such rate. */
+static double flops_of(const sim_device *d, uint32_t rate) {
+  double sum = 0;
+  for (uint32_t i = 0; i < d->n_classes; i++) {
+    const sim_class *c = &d->classes[i];
+    if (c->kind == SIM_SERVER && c->does == SIM_DOES_PRODUCT)
+      sum += places_of(d, c) * (double)c->workers * c->rate[rate];
+  }
+  return sum;
+}
+
+static int is_hit(const sim_device *d, uint32_t class) {
+  for (uint32_t i = 0; i < d->n_classes; i++)
+    if (d->classes[i].kind == SIM_CACHE && d->classes[i].hit == class) return 1;
+  return 0;
+}
+
+/* The memory that loads come from, behind all caches; NULL: none. */
+static const sim_class *memory_of(const sim_device *d) {
+  const sim_way_of *way = &d->ways[SIM_WAY_LOAD];
+  for (uint32_t i = 0; i < way->n; i++)
+    if (d->classes[way->classes[i]].kind == SIM_MEMORY && !is_hit(d, way->classes[i]))
+      return &d->classes[way->classes[i]];
+  return NULL;
+}
+
+void sim_device_sums(const sim_device *d, sim_sums *out) {
+  const sim_class *memory = memory_of(d);
+  *out = (sim_sums){.name = d->name,
+                    .label = d->label,
+                    .flops = fmax(flops_of(d, SIM_RATE_BF16), flops_of(d, SIM_RATE_F16)),
+                    .flops_f32 = flops_of(d, SIM_RATE_F32),
+                    .flops_f64 = flops_of(d, SIM_RATE_F64),
+                    .flops_f8 = fmax(flops_of(d, SIM_RATE_F8), flops_of(d, SIM_RATE_I8)),
+                    .launch = d->launch};
+  if (memory == NULL) return;
+  out->mem_Bps = places_of(d, memory) * (double)memory->workers * memory->rate[0];
+  out->mem_bytes = places_of(d, memory) * (double)memory->bytes;
+}
+
+int32_t sim_sums_agree(const sim_sums *s, const char *key, double given, bs_error *err) {
+  const struct {
+    const char *key;
+    double sum;
+  } sums[] = {{"flops", s->flops},
+              {"flops_f32", s->flops_f32},
+              {"flops_f64", s->flops_f64},
+              {"flops_f8", s->flops_f8},
+              {"mem_Bps", s->mem_Bps}};
+  for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
+    const double sum = sums[i].sum;
+    if (strcmp(sums[i].key, key) != 0 || !(given > 0) || !(sum > 0)) continue;
+    if (fabs(given - sum) <= AGREE * sum) continue;
+    bs_error_set(err, BS_CONFIG, "BS-DEVICE-TWICE",
+                 "plugins.sim.%s is %.6g, the parts of device %s add up to %.6g", key, given, s->name, sum);
+    bs_error_hint(err, "leave one out: --set plugins.sim.%s=0, or no hardware.device", key);
+    return BS_CONFIG;
+  }
+  return BS_OK;
+}
