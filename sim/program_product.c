@@ -12,11 +12,6 @@
 
 enum { LOADS = 2, STEP = 3, TAIL = 2 }; /* jobs: loads of a step, all of a step, epilogue and store */
 
-const char *sim_what_name(uint32_t what) {
-  static const char *const names[] = {"load A", "load B", "product", "epilogue", "store"};
-  return what < SIM_WHATS ? names[what] : "?";
-}
-
 static uint64_t divided(uint64_t n, uint64_t by) {
   return n / by + (n % by != 0);
 }
