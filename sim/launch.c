@@ -104,7 +104,7 @@ static int earlier(const void *a, const void *b) {
 static int32_t join(wave *w, uint32_t class, bs_error *err) {
   const sim_class *c = &w->l->device->classes[class];
   if (c->level > w->level) return refuse(c, "it is below the server before it", err);
-  uint64_t(*in)[2] = malloc(w->n * sizeof *in);
+  uint64_t(*in)[2] = calloc(w->n > 0 ? w->n : 1, sizeof *in);
   if (in == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for %u answers of lanes", w->n);
   for (uint32_t i = 0; i < w->n; i++) {

@@ -93,8 +93,8 @@ typedef struct sim_attention_shape {
 /* Of each element: inputs are loaded, `ops` done by the vector unit, outputs stored. Ops 0: a copy. An output
  * has one element of each `out_of` of the inputs. */
 typedef struct sim_map_shape {
-  uint64_t elements;
-  uint32_t inputs, outputs, in_bytes, out_bytes, ops, out_of;
+  uint64_t elements, row, out_of; /* 0: 1 */
+  uint32_t inputs, outputs, in_bytes, out_bytes, ops;
 } sim_map_shape;
 
 /* Each lane loads its share of the bytes, puts it tile by tile into the queue of the lane `shift` further on,

@@ -53,8 +53,10 @@ static void keys_of(const sim_attention *a, uint64_t block, uint64_t *out_first,
   if (*out_end <= *out_first) *out_end = *out_first + 1;
 }
 
+/* Every second turn goes the other way round: where later queries see more keys, lanes have equal work. */
 static uint64_t block_of(const sim_attention *a, uint32_t lane, uint64_t turn) {
-  return lane + turn * a->plan.layout->device->lanes;
+  const uint32_t lanes = a->plan.layout->device->lanes;
+  return turn * lanes + (turn % 2 == 0 ? lane : lanes - 1 - lane);
 }
 
 /* The first step of the block of a turn. */

@@ -21,13 +21,21 @@ static int32_t make(const sim_layout *layout, const sim_op *op, const sim_knobs 
                     bs_error *err) {
   sim_map *m = &p->map;
   m->shape = op->map;
+  if (m->shape.row == 0) m->shape.row = 1;
+  if (m->shape.out_of == 0) m->shape.out_of = 1;
   const sim_map_shape *s = &m->shape;
   int32_t rc = sim_plan_make(layout, knobs, 0, &m->plan, err);
   if (rc != BS_OK) return rc;
-  if (s->inputs > SIM_MAP_INPUTS || s->outputs > SIM_MAP_OUTPUTS || s->inputs == 0 || s->out_of == 0 ||
+  if (s->inputs > SIM_MAP_INPUTS || s->outputs > SIM_MAP_OUTPUTS || s->inputs == 0 ||
       (s->ops == 0 && s->inputs != s->outputs))
     return bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP",
                         "a map has 1 to %d inputs and at most %d outputs", SIM_MAP_INPUTS, SIM_MAP_OUTPUTS);
+  if (m->plan.knobs.tm % s->row != 0) {
+    bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "tm=%u: a tile does not hold whole rows of %llu elements",
+                 m->plan.knobs.tm, (unsigned long long)s->row);
+    bs_error_hint(err, "give a multiple, of at most 16,777,216");
+    return BS_CONFIG;
+  }
   m->maps = s->ops > 0;
   m->tiles = sim_divided(s->elements, m->plan.knobs.tm);
   m->jobs_a_tile = first_store(m) + s->outputs;

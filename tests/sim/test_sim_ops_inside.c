@@ -133,15 +133,15 @@ START_TEST(attention_keeps_its_order_and_its_buffers) {
   open_device(PES("{pe: 2}"), &r);
   for (uint32_t stages = 1; stages <= 4; stages++)
     for (uint32_t ahead = 0; ahead < stages && ahead < 3; ahead++) {
-      const sim_op op = attention(3, 300, 500);
+      const sim_op op = attention(4, 300, 500);
       const sim_knobs k = {.tm = 64, .tn = 128, .stages = stages, .ahead = ahead};
       memset(&s, 0, sizeof s);
       run_op(&r, &op, &k, &hooks, &s);
       sim_program_close(&r.program);
-      const uint32_t steps = s.n[SIM_VALUES]; /* 8 of 15 blocks, 4 steps each */
-      ck_assert_uint_eq(steps, 32);
-      ck_assert_uint_eq(s.n[SIM_LOAD_Q], 8);
-      ck_assert_uint_eq(s.n[SIM_STORE], 8);
+      const uint32_t steps = s.n[SIM_VALUES]; /* 10 of 20 blocks, 4 steps each */
+      ck_assert_uint_eq(steps, 40);
+      ck_assert_uint_eq(s.n[SIM_LOAD_Q], 10);
+      ck_assert_uint_eq(s.n[SIM_STORE], 10);
       for (uint32_t w = 0; w < SIM_WHATS; w++) qsort(s.begin[w], s.n[w], sizeof s.begin[w][0], by_time);
       for (uint32_t i = 0; i < steps; i++) {
         ck_assert_uint_ge(s.begin[SIM_EXP][i], s.end[SIM_SCORES][i]);
