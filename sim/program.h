@@ -40,7 +40,10 @@ typedef struct sim_knobs {
   uint32_t accumulators; /* tiles of Y that a lane holds; 0: 1 */
   uint32_t grain;        /* steps of the depth in one token; 0: as program.c chooses */
   uint32_t rows;         /* 1: operands lie row by row, not tile by tile */
-  uint32_t ahead;        /* attention: products of later scores that go before P V; less than stages */
+  /* Product: parts of the depth, each with tiles of its own, that are stored as sums in f32 without an
+   * epilogue. sim_program adds them behind a barrier. 0: 1. */
+  uint32_t split;
+  uint32_t ahead; /* attention: products of later scores that go before P V; less than stages */
 } sim_knobs;
 
 /* Y[m,n] = X[m,k] W[k,n]. */
@@ -104,7 +107,8 @@ typedef struct sim_send_shape {
   uint32_t bytes, shift;
 } sim_send_shape;
 
-enum { SIM_MAP_INPUTS = 4, SIM_MAP_OUTPUTS = 3 };
+enum { SIM_SPLIT_MOST = 8 };
+enum { SIM_MAP_INPUTS = 8, SIM_MAP_OUTPUTS = 3 }; /* and at most SIM_NEEDS together */
 enum sim_op_kind { SIM_OP_PRODUCT = 0, SIM_OP_ATTENTION, SIM_OP_MAP, SIM_OP_SEND, SIM_OPS };
 
 typedef struct sim_op {
@@ -141,6 +145,11 @@ typedef struct sim_map {
   uint32_t jobs_a_tile, maps; /* maps 0: there is nothing to compute */
 } sim_map;
 
+int32_t sim_map_make(const sim_layout *layout, const sim_map_shape *shape, const sim_knobs *knobs,
+                     sim_map *out, bs_error *err);
+int sim_map_next(sim_map *m, uint32_t lane, uint64_t index, sim_job *out_job);
+uint64_t sim_map_bound(const sim_map *m);
+
 typedef struct sim_send {
   sim_plan plan;
   sim_send_shape shape;
@@ -156,7 +165,9 @@ typedef struct sim_program {
     sim_map map;
     sim_send send;
   };
-  void *told; /* of the hooks of a run: their user is the sim_program */
+  sim_map adding; /* of a product with split: what follows the barrier */
+  int adds;       /* the barrier has been passed */
+  void *told;     /* of the hooks of a run: their user is the sim_program */
 } sim_program;
 
 /* The errors of sim_product_make. Close it in every case. */

@@ -17,17 +17,16 @@ static uint64_t tile_bytes(const sim_map *m) {
                                        (m->maps ? (uint64_t)m->shape.outputs * m->shape.out_bytes : 0));
 }
 
-static int32_t make(const sim_layout *layout, const sim_op *op, const sim_knobs *knobs, sim_program *p,
-                    bs_error *err) {
-  sim_map *m = &p->map;
-  m->shape = op->map;
+int32_t sim_map_make(const sim_layout *layout, const sim_map_shape *shape, const sim_knobs *knobs, sim_map *m,
+                     bs_error *err) {
+  m->shape = *shape;
   if (m->shape.row == 0) m->shape.row = 1;
   if (m->shape.out_of == 0) m->shape.out_of = 1;
   const sim_map_shape *s = &m->shape;
   int32_t rc = sim_plan_make(layout, knobs, 0, &m->plan, err);
   if (rc != BS_OK) return rc;
-  if (s->inputs > SIM_MAP_INPUTS || s->outputs > SIM_MAP_OUTPUTS || s->inputs == 0 ||
-      (s->ops == 0 && s->inputs != s->outputs))
+  if (s->inputs > SIM_MAP_INPUTS || s->outputs > SIM_MAP_OUTPUTS || s->inputs + s->outputs > SIM_NEEDS ||
+      s->inputs == 0 || (s->ops == 0 && s->inputs != s->outputs))
     return bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP",
                         "a map has 1 to %d inputs and at most %d outputs", SIM_MAP_INPUTS, SIM_MAP_OUTPUTS);
   if (m->plan.knobs.tm % s->row != 0) {
@@ -45,8 +44,7 @@ static int32_t make(const sim_layout *layout, const sim_op *op, const sim_knobs 
 }
 
 /* A slot of an input is free behind what read it `stages` tiles back, one of an output behind its store. */
-static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
-  sim_map *m = &p->map;
+int sim_map_next(sim_map *m, uint32_t lane, uint64_t index, sim_job *j) {
   const sim_map_shape *s = &m->shape;
   const uint64_t turn = index / m->jobs_a_tile, tile = lane + turn * m->plan.layout->device->lanes;
   const uint32_t in = (uint32_t)(index % m->jobs_a_tile), map_at = s->inputs, store_at = first_store(m);
@@ -73,14 +71,26 @@ static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
   return 1;
 }
 
-static uint64_t bound(const sim_program *p) {
-  const sim_map *m = &p->map;
+uint64_t sim_map_bound(const sim_map *m) {
   const sim_map_shape *s = &m->shape;
   sim_amounts a = {{0}};
   sim_plan_moved(&m->plan, SIM_WAY_LOAD, s->elements * s->inputs * s->in_bytes, &a);
   sim_plan_moved(&m->plan, SIM_WAY_STORE, s->elements / s->out_of * s->outputs * s->out_bytes, &a);
   if (m->maps) a.of[m->plan.vector] = s->elements * s->ops;
   return sim_plan_bound(&m->plan, &a);
+}
+
+static int32_t make(const sim_layout *layout, const sim_op *op, const sim_knobs *knobs, sim_program *p,
+                    bs_error *err) {
+  return sim_map_make(layout, &op->map, knobs, &p->map, err);
+}
+
+static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
+  return sim_map_next(&p->map, lane, index, j);
+}
+
+static uint64_t bound(const sim_program *p) {
+  return sim_map_bound(&p->map);
 }
 
 const sim_program_kind sim_program_map = {make, next, bound, NULL, NULL, NULL};

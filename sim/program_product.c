@@ -26,13 +26,14 @@ static int32_t check_knobs(const sim_knobs *k, bs_error *err) {
   const uint32_t most = 1 << 16;
   if (k->tm > 0 && k->tn > 0 && k->tk > 0 && k->tm <= most && k->tn <= most && k->tk <= most &&
       k->stages > 0 && k->stages <= SIM_PROGRAM_STAGES && k->grain <= most && k->group <= most &&
-      k->accumulators <= 64)
+      k->accumulators <= 64 && k->split <= SIM_SPLIT_MOST)
     return BS_OK;
   bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB",
-               "tm=%u;tn=%u;tk=%u;stages=%u;group=%u;accumulators=%u;grain=%u", k->tm, k->tn, k->tk,
-               k->stages, k->group, k->accumulators, k->grain);
-  bs_error_hint(err, "tm, tn, tk, group and grain are 1 to %u, stages 1 to %d, accumulators 1 to 64", most,
-                SIM_PROGRAM_STAGES);
+               "tm=%u;tn=%u;tk=%u;stages=%u;group=%u;accumulators=%u;grain=%u;split=%u", k->tm, k->tn, k->tk,
+               k->stages, k->group, k->accumulators, k->grain, k->split);
+  bs_error_hint(
+      err, "tm, tn, tk, group and grain are 1 to %u, stages 1 to %d, accumulators 1 to 64, split 1 to %d",
+      most, SIM_PROGRAM_STAGES, SIM_SPLIT_MOST);
   return BS_CONFIG;
 }
 
@@ -46,7 +47,7 @@ static uint64_t scratch_of(const sim_product *p) {
 static void set_depth(sim_product *p, uint32_t grain) {
   p->knobs.grain = grain;
   p->depth = p->knobs.tk * grain;
-  p->steps = divided(p->shape.k, p->depth);
+  p->steps = divided(divided(p->shape.k, p->depth), p->knobs.split);
   p->jobs_a_tile = STEP * p->steps + TAIL;
 }
 
@@ -60,13 +61,18 @@ static int caches_hold(const sim_product *p) {
   return 1;
 }
 
+/* Has each part of the depth as many steps? */
+static int split_divides(const sim_product *p) {
+  return divided(p->shape.k, p->depth) == p->steps * p->knobs.split;
+}
+
 /* Merges steps while there are too many tokens. */
 static void choose_grain(sim_product *p) {
   uint32_t grain = 1;
   set_depth(p, grain);
   while (p->tiles * p->jobs_a_tile > SIM_PROGRAM_GRAIN_FROM && p->steps > 1) {
     set_depth(p, 2 * grain);
-    if (!caches_hold(p)) break;
+    if (!caches_hold(p) || !split_divides(p)) break;
     grain *= 2;
   }
   set_depth(p, grain);
@@ -83,6 +89,11 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   *p = (sim_product){.layout = layout, .shape = *shape, .knobs = *knobs, .err = err};
   if (p->knobs.group == 0) p->knobs.group = 1;
   if (p->knobs.accumulators == 0) p->knobs.accumulators = 1;
+  if (p->knobs.split == 0) p->knobs.split = 1;
+  if (p->knobs.split > 1) { /* sums in f32; the epilogue comes when they have been added */
+    p->shape.out_bytes = 4;
+    p->shape.epilogue = 0;
+  }
   int32_t rc = check_knobs(&p->knobs, err);
   if (rc != BS_OK) return rc;
   p->unit = sim_layout_does(layout, SIM_DOES_PRODUCT);
@@ -95,11 +106,17 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   }
   p->row_tiles = divided(shape->m, p->knobs.tm);
   p->column_tiles = divided(shape->n, p->knobs.tn);
-  p->tiles = p->row_tiles * p->column_tiles;
+  p->tiles = p->row_tiles * p->column_tiles * p->knobs.split;
   if (p->knobs.grain == 0)
     choose_grain(p);
   else
     set_depth(p, p->knobs.grain);
+  if (!split_divides(p)) {
+    bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "split=%u does not divide the %llu steps of the depth",
+                 p->knobs.split, (unsigned long long)divided(p->shape.k, p->depth));
+    bs_error_hint(err, "another split, tk or grain");
+    return BS_CONFIG;
+  }
   if (p->tiles > SIM_PROGRAM_TOKENS || p->tiles * p->jobs_a_tile > SIM_PROGRAM_TOKENS) {
     bs_error_set(err, BS_CONFIG, "BS-INSIDE-SIZE", "the program has %.3g tokens, at most %d are allowed",
                  (double)p->tiles * (double)p->jobs_a_tile, SIM_PROGRAM_TOKENS);
@@ -115,19 +132,21 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
 /* ---- jobs -------------------------------------------------------------------------------------- */
 
 typedef struct spot {
-  uint64_t turn, tile_row, tile_column, tile; /* the lane's how many-th tile, and which it is */
+  uint64_t turn, part, tile_row, tile_column, tile; /* the lane's how many-th tile, and which it is */
 } spot;
 
 /* Rows of tiles are taken in groups: within a group lanes go down the rows first. */
 static int spot_of(const sim_product *p, uint32_t lane, uint64_t turn, spot *out) {
   const uint64_t number = lane + turn * p->layout->device->lanes, in_group = p->knobs.group * p->column_tiles;
   if (number >= p->tiles) return 0;
-  const uint64_t first = number / in_group * p->knobs.group, in = number % in_group;
+  const uint64_t in_part = p->row_tiles * p->column_tiles, at = number % in_part;
+  const uint64_t first = at / in_group * p->knobs.group, in = at % in_group;
   const uint64_t rows = least(p->row_tiles - first, p->knobs.group);
   out->turn = turn;
+  out->part = number / in_part;
   out->tile_row = first + in % rows;
   out->tile_column = in / rows;
-  out->tile = out->tile_row * p->column_tiles + out->tile_column;
+  out->tile = out->part * in_part + out->tile_row * p->column_tiles + out->tile_column;
   return 1;
 }
 
@@ -140,16 +159,16 @@ static void load(sim_product *p, uint32_t lane, uint64_t begins, uint64_t at, ui
                  uint64_t step, sim_job *j) {
   const uint64_t rows = least(across, limit - at * across);
   const uint64_t depth = least(p->depth, p->shape.k - step * p->depth),
-                 full = across * p->depth * p->shape.in_bytes;
+                 full = across * p->depth * p->shape.in_bytes, all = p->steps * p->knobs.split;
   sim_trip trip = {.way = SIM_WAY_LOAD, .lane = lane, .home = UINT32_MAX};
   trip.request.bytes = rows * depth * p->shape.in_bytes;
-  trip.request.address = begins + (at * p->steps + step) * full;
+  trip.request.address = begins + (at * all + step) * full;
   if (p->knobs.rows) {
     trip.request.rows = (uint32_t)rows;
     trip.request.pitch = p->shape.k * p->shape.in_bytes;
     trip.request.address = begins + at * across * trip.request.pitch + step * p->depth * p->shape.in_bytes;
   }
-  j->key = begins + (at * p->steps + step);
+  j->key = begins + (at * all + step);
   const int32_t rc = sim_layout_trip(p->layout, &trip, j, p->rc == BS_OK ? p->err : NULL);
   if (rc != BS_OK) p->rc = rc;
 }
@@ -164,8 +183,8 @@ static void store(sim_product *p, uint32_t lane, const spot *s, sim_job *j) {
   if (k->rows) {
     trip.request.rows = (uint32_t)rows;
     trip.request.pitch = p->shape.n * p->shape.out_bytes;
-    trip.request.address =
-        Y_BEGINS + s->tile_row * k->tm * trip.request.pitch + s->tile_column * k->tn * p->shape.out_bytes;
+    trip.request.address = Y_BEGINS + (s->part * p->shape.m + s->tile_row * k->tm) * trip.request.pitch +
+                           s->tile_column * k->tn * p->shape.out_bytes;
   }
   const int32_t rc = sim_layout_trip(p->layout, &trip, j, p->rc == BS_OK ? p->err : NULL);
   if (rc != BS_OK) p->rc = rc;
@@ -218,9 +237,9 @@ int sim_product_next(void *user, uint32_t lane, uint64_t index, sim_job *j) {
     j->what = in % STEP == 0 ? SIM_LOAD_A : SIM_LOAD_B;
     need(j, slot_before(p, &s, step, index));
     if (j->what == SIM_LOAD_A)
-      load(p, lane, 0, s.tile_row, p->knobs.tm, p->shape.m, step, j);
+      load(p, lane, 0, s.tile_row, p->knobs.tm, p->shape.m, s.part * p->steps + step, j);
     else
-      load(p, lane, B_BEGINS, s.tile_column, p->knobs.tn, p->shape.n, step, j);
+      load(p, lane, B_BEGINS, s.tile_column, p->knobs.tn, p->shape.n, s.part * p->steps + step, j);
   }
   return 1;
 }
@@ -236,7 +255,7 @@ uint64_t sim_product_bound(const sim_product *p) {
   const sim_device *d = p->layout->device;
   const sim_product_shape *s = &p->shape;
   const uint64_t moved[] = {(p->column_tiles * s->m + p->row_tiles * s->n) * s->k * s->in_bytes,
-                            s->m * s->n * s->out_bytes}; /* by load, by store */
+                            s->m * s->n * s->out_bytes * p->knobs.split}; /* by load, by store */
   uint64_t amounts[SIM_CLASSES] = {0}, bound = 0;
   for (uint32_t w = SIM_WAY_LOAD; w <= SIM_WAY_STORE; w++)
     for (uint32_t i = 0; i < d->ways[w].n; i++) {

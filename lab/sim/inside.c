@@ -12,19 +12,19 @@
 #include "lab/sim/inside_rows.h"
 #include "sim/launch.h"
 
-enum { TM, TN, TK, STAGES, GROUP, ACCUMULATORS, GRAIN, AHEAD, ROWS };
+enum { TM, TN, TK, STAGES, GROUP, ACCUMULATORS, GRAIN, AHEAD, SPLIT, ROWS };
 static const char *const names[BS_INSIDE_KNOBS] = {"tm",           "tn",    "tk",    "stages", "group",
-                                                   "accumulators", "grain", "ahead", "layout"};
+                                                   "accumulators", "grain", "ahead", "split",  "layout"};
 
 /* The knobs that make a tile, and those that an op has besides. */
 #define OF(knob) (1u << (knob))
 static const struct {
   uint32_t tile, further;
-} knobs_of[SIM_OPS] = {
-    [SIM_OP_PRODUCT] = {OF(TM) | OF(TN) | OF(TK), OF(GROUP) | OF(ACCUMULATORS) | OF(GRAIN) | OF(ROWS)},
-    [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
-    [SIM_OP_MAP] = {OF(TM), 0},
-    [SIM_OP_SEND] = {OF(TM), 0}};
+} knobs_of[SIM_OPS] = {[SIM_OP_PRODUCT] = {OF(TM) | OF(TN) | OF(TK),
+                                           OF(GROUP) | OF(ACCUMULATORS) | OF(GRAIN) | OF(SPLIT) | OF(ROWS)},
+                       [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
+                       [SIM_OP_MAP] = {OF(TM), 0},
+                       [SIM_OP_SEND] = {OF(TM), 0}};
 enum { MAP_TILE = 16384 }; /* elements, unless tm is given */
 
 /* ---- knobs ------------------------------------------------------------------------------------- */
@@ -61,7 +61,7 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
     if (nearest != NULL)
       bs_error_hint(err, "did you mean '%s'?", nearest);
     else
-      bs_error_hint(err, "tm, tn, tk, stages, group, accumulators, grain, ahead, layout");
+      bs_error_hint(err, "tm, tn, tk, stages, group, accumulators, grain, ahead, split, layout");
     return BS_USAGE;
   }
   int32_t rc = BS_OK;
@@ -98,6 +98,7 @@ static void say_knobs(const sim_program *p, uint32_t kind, char *out, size_t siz
   if (further & OF(AHEAD)) n += (size_t)snprintf(out + n, size - n, ";ahead=%u", k->ahead);
   if (k->group > 1) n += (size_t)snprintf(out + n, size - n, ";group=%u", k->group);
   if (k->accumulators > 1) n += (size_t)snprintf(out + n, size - n, ";accumulators=%u", k->accumulators);
+  if (k->split > 1) n += (size_t)snprintf(out + n, size - n, ";split=%u", k->split);
   if (k->rows) snprintf(out + n, size - n, ";layout=rows");
 }
 
@@ -197,6 +198,7 @@ static int candidate(const space *s, uint32_t i, sim_knobs *out) {
   out->group = pick(k->values[GROUP], k->n[GROUP], 1, &i);
   out->accumulators = pick(k->values[ACCUMULATORS], k->n[ACCUMULATORS], 1, &i);
   out->grain = pick(k->values[GRAIN], k->n[GRAIN], 0, &i);
+  out->split = pick(k->values[SPLIT], k->n[SPLIT], 1, &i);
   out->rows = pick(k->values[ROWS], k->n[ROWS], 0, &i);
   if (s->kind == SIM_OP_ATTENTION) { /* without the knob: not ahead, and one ahead where a slot is left */
     static const uint32_t both[] = {0, 1};

@@ -8,7 +8,7 @@
 #include "sim/program.h"
 #include "sim/trace.h"
 
-enum { BS_INSIDE_KNOBS = 9, BS_INSIDE_VALUES = 8 };
+enum { BS_INSIDE_KNOBS = 10, BS_INSIDE_VALUES = 8 };
 
 /* Values that are tried of each knob; none: those of the device's tiles, or the default. */
 typedef struct bs_inside_knobs {
