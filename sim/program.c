@@ -25,7 +25,9 @@ static int32_t adding_make(const sim_layout *layout, const sim_product_shape *of
                                .in_bytes = 4,
                                .out_bytes = of->out_bytes,
                                .ops = split - 1 + of->epilogue};
-  sim_knobs knobs = {.tm = 16384, .stages = 2};
+  const sim_knobs *k = &p->product.knobs;
+  sim_knobs knobs = {
+      .tm = 16384, .stages = 2, .where_first = k->where_first, .where_places = k->where_places};
   while (knobs.tm > 256 && sim_map_make(layout, &shape, &knobs, &p->adding, NULL) == BS_NO_MEMORY)
     knobs.tm /= 2;
   return sim_map_make(layout, &shape, &knobs, &p->adding, err);

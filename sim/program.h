@@ -35,11 +35,12 @@ typedef struct sim_knobs {
   /* A tile. Product: rows and columns of Y, and the depth. Attention: tm queries, tn keys. Others: tm
    * elements. */
   uint32_t tm, tn, tk;
-  uint32_t stages;       /* slots of A and B each */
-  uint32_t group;        /* rows of tiles that lanes take together; 0: 1 */
-  uint32_t accumulators; /* tiles of Y that a lane holds; 0: 1 */
-  uint32_t grain;        /* steps of the depth in one token; 0: as program.c chooses */
-  uint32_t rows;         /* 1: operands lie row by row, not tile by tile */
+  uint32_t stages;                    /* slots of A and B each */
+  uint32_t group;                     /* rows of tiles that lanes take together; 0: 1 */
+  uint32_t accumulators;              /* tiles of Y that a lane holds; 0: 1 */
+  uint32_t grain;                     /* steps of the depth in one token; 0: as program.c chooses */
+  uint32_t rows;                      /* 1: operands lie row by row, not tile by tile */
+  uint32_t where_first, where_places; /* places of the lanes' level that work, one after the other; 0: all */
   /* Product: parts of the depth, each with tiles of its own, that are stored as sums in f32 without an
    * epilogue. sim_program adds them behind a barrier. 0: 1. */
   uint32_t split;

@@ -53,10 +53,13 @@ static void keys_of(const sim_attention *a, uint64_t block, uint64_t *out_first,
   if (*out_end <= *out_first) *out_end = *out_first + 1;
 }
 
-/* Every second turn goes the other way round: where later queries see more keys, lanes have equal work. */
+/* Every second turn goes the other way round: where later queries see more keys, lanes have equal work. An
+ * idle lane has a block that is not there. */
 static uint64_t block_of(const sim_attention *a, uint32_t lane, uint64_t turn) {
-  const uint32_t lanes = a->plan.layout->device->lanes;
-  return turn * lanes + (turn % 2 == 0 ? lane : lanes - 1 - lane);
+  const uint32_t lanes = sim_working(a->plan.layout, &a->plan.knobs);
+  uint32_t number;
+  if (!sim_works(a->plan.layout, &a->plan.knobs, lane, &number)) return a->blocks;
+  return turn * lanes + (turn % 2 == 0 ? number : lanes - 1 - number);
 }
 
 /* The first step of the block of a turn. */

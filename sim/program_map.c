@@ -46,9 +46,12 @@ int32_t sim_map_make(const sim_layout *layout, const sim_map_shape *shape, const
 /* A slot of an input is free behind what read it `stages` tiles back, one of an output behind its store. */
 int sim_map_next(sim_map *m, uint32_t lane, uint64_t index, sim_job *j) {
   const sim_map_shape *s = &m->shape;
-  const uint64_t turn = index / m->jobs_a_tile, tile = lane + turn * m->plan.layout->device->lanes;
+  const sim_knobs *k = &m->plan.knobs;
+  uint32_t number;
+  if (!sim_works(m->plan.layout, k, lane, &number)) return 0;
+  const uint64_t turn = index / m->jobs_a_tile, tile = number + turn * sim_working(m->plan.layout, k);
   const uint32_t in = (uint32_t)(index % m->jobs_a_tile), map_at = s->inputs, store_at = first_store(m);
-  const uint64_t before = (uint64_t)m->plan.knobs.stages * m->jobs_a_tile;
+  const uint64_t before = (uint64_t)k->stages * m->jobs_a_tile;
   if (m->plan.rc != BS_OK || tile >= m->tiles) return 0;
   const uint64_t from = tile * m->plan.knobs.tm, left = s->elements - from,
                  n = left < m->plan.knobs.tm ? left : m->plan.knobs.tm;

@@ -11,6 +11,14 @@ int32_t sim_plan_has(const sim_plan *p, uint32_t class, const char *what, const 
   return BS_UNSUPPORTED;
 }
 
+int32_t sim_where_check(const sim_layout *l, const sim_knobs *k, bs_error *err) {
+  const uint32_t all = l->device->levels[l->device->lane_level].places;
+  if (k->where_first < all && k->where_places <= all - k->where_first) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "where: %u places from number %u, of %u", k->where_places,
+               k->where_first, all);
+  return BS_CONFIG;
+}
+
 static uint32_t queue_of(const sim_device *d) {
   for (uint32_t c = 0; c < d->n_classes; c++)
     if (d->classes[c].kind == SIM_QUEUE && d->classes[c].level == d->lane_level) return c;
@@ -30,7 +38,7 @@ int32_t sim_plan_make(const sim_layout *layout, const sim_knobs *knobs, int colu
   if (k->tm > 0 && k->tm <= most && (!columns || (k->tn > 0 && k->tn <= most)) && k->stages > 0 &&
       k->stages <= SIM_PROGRAM_STAGES && k->accumulators <= SIM_PROGRAM_STAGES &&
       (k->ahead == 0 || k->ahead < k->stages))
-    return BS_OK;
+    return sim_where_check(layout, k, err);
   bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "tm=%u;tn=%u;stages=%u;accumulators=%u;ahead=%u", k->tm,
                k->tn, k->stages, k->accumulators, k->ahead);
   bs_error_hint(err, "tm and tn are 1 to %u, stages and accumulators 1 to %d, ahead is below stages", most,

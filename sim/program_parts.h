@@ -31,11 +31,36 @@ static inline uint64_t sim_grained(uint64_t n, uint32_t grain) {
   return grain > 1 ? sim_divided(n, grain) * grain : n;
 }
 
+/* ---- lanes that work (knobs where_first, where_places): a lane of each place, then the next of each ---- */
+
+static inline uint32_t sim_working_places(const sim_layout *l, const sim_knobs *k) {
+  return k->where_places > 0 ? k->where_places : l->device->levels[l->device->lane_level].places;
+}
+
+static inline uint32_t sim_working(const sim_layout *l, const sim_knobs *k) {
+  return sim_working_places(l, k) * l->device->lanes_each;
+}
+
+/* Which of them a lane is. 0: it is idle. */
+static inline int sim_works(const sim_layout *l, const sim_knobs *k, uint32_t lane, uint32_t *out_number) {
+  const uint32_t each = l->device->lanes_each, places = sim_working_places(l, k);
+  const uint32_t place = lane / each - k->where_first;
+  *out_number = lane % each * places + place;
+  return lane / each >= k->where_first && place < places;
+}
+
+static inline uint32_t sim_lane_at(const sim_layout *l, const sim_knobs *k, uint32_t number) {
+  const uint32_t each = l->device->lanes_each, places = sim_working_places(l, k);
+  return (k->where_first + number % places) * each + number / places;
+}
+
 /* The job needs the one that is `back` before it. A lane's jobs further back have ended. */
 static inline void sim_need(sim_job *job, uint64_t back) {
   if (back > 0 && back < SIM_OPEN) job->needs[job->n_needs++] = (uint32_t)back;
 }
 
+/* BS_CONFIG BS-INSIDE-KNOB: more places than there are. */
+int32_t sim_where_check(const sim_layout *layout, const sim_knobs *knobs, bs_error *err);
 /* Sets the classes, and checks tm, tn (where `columns`), stages and accumulators. */
 int32_t sim_plan_make(const sim_layout *layout, const sim_knobs *knobs, int columns, sim_plan *out,
                       bs_error *err);

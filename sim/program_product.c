@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "sim/program.h"
+#include "sim/program_parts.h"
 
 /* Where the operands begin; a home depends on addresses by tile, so that these are multiples of any tile. */
 #define B_BEGINS (UINT64_C(1) << 40)
@@ -54,8 +54,8 @@ static void set_depth(sim_product *p, uint32_t grain) {
 /* Do the bytes in flight of all lanes stay below half of each cache? */
 static int caches_hold(const sim_product *p) {
   const sim_device *d = p->layout->device;
-  const uint64_t flight =
-      (uint64_t)d->lanes * p->knobs.stages * (p->knobs.tm + p->knobs.tn) * p->depth * p->shape.in_bytes;
+  const uint64_t flight = (uint64_t)sim_working(p->layout, &p->knobs) * p->knobs.stages *
+                          (p->knobs.tm + p->knobs.tn) * p->depth * p->shape.in_bytes;
   for (uint32_t c = 0; c < d->n_classes; c++)
     if (d->classes[c].kind == SIM_CACHE && flight > d->classes[c].bytes / 2) return 0;
   return 1;
@@ -95,6 +95,7 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
     p->shape.epilogue = 0;
   }
   int32_t rc = check_knobs(&p->knobs, err);
+  if (rc == BS_OK) rc = sim_where_check(layout, &p->knobs, err);
   if (rc != BS_OK) return rc;
   p->unit = sim_layout_does(layout, SIM_DOES_PRODUCT);
   p->vector = sim_layout_does(layout, SIM_DOES_MAP);
@@ -137,8 +138,11 @@ typedef struct spot {
 
 /* Rows of tiles are taken in groups: within a group lanes go down the rows first. */
 static int spot_of(const sim_product *p, uint32_t lane, uint64_t turn, spot *out) {
-  const uint64_t number = lane + turn * p->layout->device->lanes, in_group = p->knobs.group * p->column_tiles;
-  if (number >= p->tiles) return 0;
+  uint32_t mine;
+  const int works = sim_works(p->layout, &p->knobs, lane, &mine);
+  const uint64_t number = mine + turn * sim_working(p->layout, &p->knobs),
+                 in_group = p->knobs.group * p->column_tiles;
+  if (!works || number >= p->tiles) return 0;
   const uint64_t in_part = p->row_tiles * p->column_tiles, at = number % in_part;
   const uint64_t first = at / in_group * p->knobs.group, in = at % in_group;
   const uint64_t rows = least(p->row_tiles - first, p->knobs.group);

@@ -16,16 +16,18 @@ static int32_t make(const sim_layout *layout, const sim_op *op, const sim_knobs 
   s->shape = op->send;
   int32_t rc = sim_plan_make(layout, knobs, 0, &s->plan, err);
   if (rc != BS_OK) return rc;
-  if (d->lanes < 2 || s->shape.shift % d->lanes == 0) {
+  const uint32_t lanes = sim_working(layout, knobs);
+  if (lanes < 2 || s->shape.shift % lanes == 0) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP",
-                 "a send needs two lanes; %s has %u, and the shift is %u", d->name, d->lanes, s->shape.shift);
+                 "a send needs two lanes; of %s %u work, and the shift is %u", d->name, lanes,
+                 s->shape.shift);
     return BS_UNSUPPORTED;
   }
   rc = sim_plan_has(&s->plan, s->plan.queue, "queue of each lane",
                     "a part with kind: queue at the lanes' level", err);
-  s->share = sim_divided(s->shape.elements, d->lanes);
+  s->share = sim_divided(s->shape.elements, lanes);
   s->tiles = sim_divided(s->share, s->plan.knobs.tm);
-  if (rc == BS_OK) rc = sim_plan_tokens((double)s->tiles * JOBS * d->lanes, err);
+  if (rc == BS_OK) rc = sim_plan_tokens((double)s->tiles * JOBS * lanes, err);
   const uint64_t slots = d->classes[rc == BS_OK ? s->plan.queue : 0].workers;
   return rc == BS_OK
              ? sim_device_fits(d, (s->plan.knobs.stages + slots) * s->plan.knobs.tm * s->shape.bytes, err)
@@ -40,18 +42,20 @@ static void at_queue(const sim_send *s, uint32_t lane, uint16_t how, sim_job *j)
 
 static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
   sim_send *s = &p->send;
-  const uint64_t tile = index / JOBS, all = s->plan.layout->device->lanes;
-  const uint32_t in = (uint32_t)(index % JOBS);
+  const uint64_t tile = index / JOBS;
+  const uint32_t in = (uint32_t)(index % JOBS), all = sim_working(s->plan.layout, &s->plan.knobs);
+  uint32_t number;
+  if (!sim_works(s->plan.layout, &s->plan.knobs, lane, &number)) return 0;
   if (s->plan.rc != BS_OK || tile >= s->tiles) return 0;
   const uint64_t from = tile * s->plan.knobs.tm, left = s->share - from,
                  n = (left < s->plan.knobs.tm ? left : s->plan.knobs.tm) * s->shape.bytes;
-  const uint64_t address = (lane * s->share + from) * s->shape.bytes;
+  const uint64_t address = (number * s->share + from) * s->shape.bytes;
   if (in == LOAD) {
     j->what = SIM_LOAD;
     sim_need(j, (uint64_t)s->plan.knobs.stages * JOBS - PUT);
     sim_plan_move(&s->plan, SIM_WAY_LOAD, lane, address, n, j);
   } else if (in == PUT) {
-    const uint32_t to = (uint32_t)((lane + s->shape.shift) % all);
+    const uint32_t to = sim_lane_at(s->plan.layout, &s->plan.knobs, (number + s->shape.shift) % all);
     const sim_trip trip = {
         .way = SIM_WAY_SEND, .lane = lane, .to = to, .home = UINT32_MAX, .request = {n, address, 0, 0}};
     j->what = SIM_SEND_PUT;
@@ -70,7 +74,7 @@ static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
 
 static uint64_t bound(const sim_program *p) {
   const sim_send *s = &p->send;
-  const uint64_t bytes = s->share * s->plan.layout->device->lanes * s->shape.bytes;
+  const uint64_t bytes = s->share * sim_working(s->plan.layout, &s->plan.knobs) * s->shape.bytes;
   sim_amounts a = {{0}};
   sim_plan_moved(&s->plan, SIM_WAY_LOAD, bytes, &a);
   sim_plan_moved(&s->plan, SIM_WAY_SEND, bytes, &a);

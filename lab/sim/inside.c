@@ -31,7 +31,9 @@ enum { MAP_TILE = 16384 }; /* elements, unless tm is given */
 
 static int32_t bad_value(const char *name, const char *text, bs_error *err) {
   return bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob %s: '%.40s' is not %s", name, text,
-                      strcmp(name, "layout") == 0 ? "tiles or rows" : "a list of at most 8 whole numbers");
+                      strcmp(name, "layout") == 0  ? "tiles or rows"
+                      : strcmp(name, "where") == 0 ? "FIRST-LAST.PLACE, as pe0-15.cube0"
+                                                   : "a list of at most 8 whole numbers");
 }
 
 static int32_t read_value(uint32_t knob, const char *text, bs_inside_knobs *k, bs_error *err) {
@@ -54,6 +56,11 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
   if (value == NULL)
     return bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob: '%.40s' is not NAME=VALUES", text);
   *value++ = '\0';
+  if (strcmp(text, "where") == 0) {
+    if (strlen(value) >= sizeof k->where) return bad_value(text, value, err);
+    memcpy(k->where, value, strlen(value) + 1);
+    return BS_OK;
+  }
   while (knob < BS_INSIDE_KNOBS && strcmp(names[knob], text) != 0) knob++;
   if (knob == BS_INSIDE_KNOBS) {
     const char *nearest = bs_nearest(text, names, BS_INSIDE_KNOBS);
@@ -61,7 +68,7 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
     if (nearest != NULL)
       bs_error_hint(err, "did you mean '%s'?", nearest);
     else
-      bs_error_hint(err, "tm, tn, tk, stages, group, accumulators, grain, ahead, split, layout");
+      bs_error_hint(err, "tm, tn, tk, stages, group, accumulators, grain, ahead, split, where, layout");
     return BS_USAGE;
   }
   int32_t rc = BS_OK;
@@ -108,7 +115,8 @@ static void say_knobs(const sim_program *p, uint32_t kind, char *out, size_t siz
 typedef struct space {
   const sim_device *device;
   const bs_inside_knobs *given;
-  uint32_t kind; /* enum sim_op_kind */
+  uint32_t kind;   /* enum sim_op_kind */
+  sim_knobs where; /* the places that work alone */
   sim_knobs tiles[BS_INSIDE_VALUES * BS_INSIDE_VALUES * BS_INSIDE_VALUES];
   uint32_t n_tiles;
 } space;
@@ -117,6 +125,38 @@ static int asks(const bs_inside_knobs *k, uint32_t knob, uint32_t value) {
   for (uint32_t i = 0; i < k->n[knob]; i++)
     if (k->values[knob][i] == value) return 1;
   return k->n[knob] == 0;
+}
+
+/* Where the lanes of a place begin, counted in places of their level; how many there are below it. */
+static int32_t place_of(const sim_layout *l, const char *text, uint32_t *out_first, uint32_t *out_n,
+                        bs_error *err) {
+  const sim_device *d = l->device;
+  sim_place place;
+  const int32_t rc = sim_layout_place(l, text, NULL, &place, err);
+  if (rc != BS_OK) return rc;
+  if (place.class != SIM_CLASSES || place.level > d->lane_level) return bad_value("where", text, err);
+  *out_n = 1;
+  for (uint32_t at = place.level + 1; at <= d->lane_level; at++) *out_n *= d->levels[at].each;
+  *out_first = place.index * *out_n;
+  return BS_OK;
+}
+
+/* "pe0-15.cube0" is from pe0.cube0 to pe15.cube0. */
+static int32_t read_where(const sim_layout *l, const char *text, sim_knobs *out, bs_error *err) {
+  char last[2 * sizeof((bs_inside_knobs *)NULL)->where], first[sizeof last];
+  const char *dash = strchr(text, '-');
+  uint32_t end = 0, n = 0;
+  if (text[0] == '\0') return BS_OK;
+  if (dash == NULL) return place_of(l, text, &out->where_first, &out->where_places, err);
+  const size_t rest = strspn(dash + 1, "0123456789");
+  snprintf(first, sizeof first, "%.*s%s", (int)(dash - text), text, dash + 1 + rest);
+  snprintf(last, sizeof last, "%.*s%s", (int)strcspn(text, "0123456789"), text, dash + 1);
+  int32_t rc = place_of(l, first, &out->where_first, &n, err);
+  if (rc == BS_OK) rc = place_of(l, last, &end, &n, err);
+  if (rc != BS_OK) return rc;
+  if (rest == 0 || end < out->where_first) return bad_value("where", text, err);
+  out->where_places = end + n - out->where_first;
+  return BS_OK;
 }
 
 static int32_t check_given(const sim_op *op, const char *text, const bs_inside_knobs *k, bs_error *err) {
@@ -192,6 +232,8 @@ static int candidate(const space *s, uint32_t i, sim_knobs *out) {
   const int of_device = k->n[STAGES] == 0;
   if (s->n_tiles == 0) return 0;
   *out = s->tiles[i % s->n_tiles];
+  out->where_first = s->where.where_first;
+  out->where_places = s->where.where_places;
   i /= s->n_tiles;
   out->stages = pick(of_device ? s->device->stages : k->values[STAGES],
                      of_device ? s->device->n_stages : k->n[STAGES], 2, &i);
@@ -300,10 +342,14 @@ int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_in
   if (rc != BS_OK) return rc;
   rc = make_space(&s, device, &out->what, ask, err);
   if (rc == BS_OK) rc = sim_layout_make(device, dtype, &out->layout, err);
+  if (rc == BS_OK) rc = read_where(&out->layout, ask->knobs.where, &s.where, err);
   if (rc == BS_OK) rc = choose(out, &s, &best, err);
   if (rc == BS_OK) rc = make_again(out, &best, err);
   if (rc == BS_OK) rc = run_best(out, err);
   if (rc == BS_OK) say_knobs(&out->program, out->what.kind, out->knobs, sizeof out->knobs);
+  if (rc == BS_OK && ask->knobs.where[0] != '\0')
+    snprintf(out->knobs + strlen(out->knobs), sizeof out->knobs - strlen(out->knobs), ";where=%s",
+             ask->knobs.where);
   if (rc == BS_OK) rc = bs_inside_rows(out, err);
   return rc == BS_OK ? add_launch(out, err) : rc;
 }

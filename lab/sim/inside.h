@@ -13,6 +13,7 @@ enum { BS_INSIDE_KNOBS = 10, BS_INSIDE_VALUES = 8 };
 /* Values that are tried of each knob; none: those of the device's tiles, or the default. */
 typedef struct bs_inside_knobs {
   uint32_t n[BS_INSIDE_KNOBS], values[BS_INSIDE_KNOBS][BS_INSIDE_VALUES];
+  char where[48]; /* "pe0-15.cube0", "cube1": the places that work; empty: all */
 } bs_inside_knobs;
 
 typedef struct bs_inside_ask {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_sim_ops_inside.c - attention, maps, copies and sends as lanes of jobs, and the launch of an op: known
  * times, amounts, order, and what is refused. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -305,6 +306,92 @@ START_TEST(a_split_product_is_added_behind_a_barrier) {
 }
 END_TEST
 
+static void count_lanes(void *user, uint32_t lane, uint64_t index, const sim_job *job, uint64_t begin,
+                        uint64_t end) {
+  const sim_program *p = user;
+  uint32_t *jobs = p->told;
+  (void)index;
+  (void)job;
+  (void)begin;
+  (void)end;
+  jobs[lane]++;
+}
+
+/* Lanes outside of `where` have no jobs; the others take the time of a device that has no more. */
+START_TEST(idle_lanes_have_no_jobs) {
+  const sim_op ops[] = {{.kind = SIM_OP_PRODUCT, .product = {512, 512, 256, 2, 2, 1}},
+                        attention(2, 300, 300),
+                        map(100000, 2, 1, 1)};
+  const sim_knobs knobs[] = {{.tm = 128, .tn = 128, .tk = 64, .stages = 2, .split = 2},
+                             {.tm = 64, .tn = 64, .stages = 3, .ahead = 1},
+                             {.tm = 1000, .stages = 2}};
+  const sim_inside_config hooks = {.done = count_lanes};
+  for (int i = 0; i < TEST_COUNT(ops); i++) {
+    uint32_t jobs[8] = {0};
+    sim_knobs k = knobs[i];
+    ran few, all;
+    open_device(PES("{pe: 3}"), &few);
+    open_device(PES("{pe: 8}"), &all);
+    k.where_first = 4;
+    k.where_places = 3;
+    const uint64_t whole = run_op(&all, &ops[i], &k, &hooks, jobs);
+    sim_program_close(&all.program);
+    ck_assert_uint_eq(whole, time_op(&few, &ops[i], &knobs[i]));
+    for (uint32_t l = 0; l < 8; l++) ck_assert_int_eq(jobs[l] > 0, l >= 4 && l < 7);
+    k.where_places = 5;
+    refused(&all, &ops[i], &k, BS_CONFIG, "BS-INSIDE-KNOB");
+    sim_layout_free(&few.layout);
+    sim_layout_free(&all.layout);
+  }
+}
+END_TEST
+
+/* The stops of each kind of job: numbers of classes, in order. */
+static void note_route(void *user, const sim_passed *at) {
+  const sim_program *p = user;
+  char(*routes)[64] = p->told;
+  const uint32_t what = at->job->what,
+                 class = sim_layout_class_of(p->product.layout, at->job->stops[at->stop].part);
+  if (at->index >= p->product.jobs_a_tile || at->lane > 0 || strlen(routes[what]) > 40) return;
+  snprintf(routes[what] + strlen(routes[what]), 64 - strlen(routes[what]), "%s ",
+           p->product.layout->device->classes[class].name);
+}
+
+/* A composite op: a product, further ops of its epilogue, and moves, each token with a route of its own. */
+START_TEST(pe_tokens_carry_their_route) {
+  const sim_op op = {.kind = SIM_OP_PRODUCT, .product = {128, 128, 64, 2, 2, 3}};
+  const sim_knobs k = {.tm = 128, .tn = 128, .tk = 64, .stages = 2};
+  const sim_inside_config hooks = {.pass = note_route};
+  char routes[SIM_WHATS][64] = {{0}};
+  ran r;
+  open_device(PES("{pe: 1}"), &r);
+  run_op(&r, &op, &k, &hooks, routes);
+  sim_program_close(&r.program);
+  ck_assert_str_eq(routes[SIM_LOAD_A], "dma hbm ");
+  ck_assert_str_eq(routes[SIM_LOAD_B], "dma hbm ");
+  ck_assert_str_eq(routes[SIM_PRODUCT], "tensor ");
+  ck_assert_str_eq(routes[SIM_EPILOGUE], "vector ");
+  ck_assert_str_eq(routes[SIM_STORE], "dma hbm ");
+  ck_assert_uint_eq(amount_of(&r, "vector"), 3 * 128 * 128);
+  sim_layout_free(&r.layout);
+}
+END_TEST
+
+/* K5 by a program: five copies of 64 KiB; two engines take 100 ns and 64 GB/s each, the others wait in order.
+ */
+START_TEST(m_cpu_dma_is_a_counted_resource) {
+  const sim_op op = map(5 * 32768, 1, 1, 0);
+  ran r;
+  open_device(
+      "{name: m, label: example, levels: {cube: 1, pe: 5}, lane: {at: pe}, parts: {m_dma: {at: cube, "
+      "kind: queue, slots: 2, first_s: 100e-9}, port: {at: pe, kind: link, Bps: 64e9}, ram: {at: "
+      "package, kind: memory, Bps: inf}}, ways: {load: [m_dma, port], store: [ram]}}",
+      &r);
+  ck_assert_uint_eq(time_op(&r, &op, &(sim_knobs){.tm = 32768, .stages = 1}), 3372000);
+  sim_layout_free(&r.layout);
+}
+END_TEST
+
 /* ---- launch ------------------------------------------------------------------------------------ */
 
 #define LAUNCHED(lists)                                                                                      \
@@ -342,7 +429,7 @@ START_TEST(k7_io_cpu_stamps_one_start) {
 }
 END_TEST
 
-START_TEST(m_cpu_takes_no_commands_that_skip_it) {
+START_TEST(a_launch_that_skips_a_server_is_refused) {
   static const char *const texts[] = {LAUNCHED("out: [io, ram, m]"), LAUNCHED("out: [m, io]"),
                                       LAUNCHED("out: [near, io, m]")};
   for (int i = 0; i < TEST_COUNT(texts); i++) {
@@ -367,8 +454,11 @@ int main(void) {
                              {inter_pe_queue_and_dma},
                              {what_no_program_can_do_is_refused},
                              {a_split_product_is_added_behind_a_barrier},
+                             {idle_lanes_have_no_jobs},
+                             {pe_tokens_carry_their_route},
+                             {m_cpu_dma_is_a_counted_resource},
                              {k7_io_cpu_stamps_one_start},
-                             {m_cpu_takes_no_commands_that_skip_it},
+                             {a_launch_that_skips_a_server_is_refused},
                              {0}};
   return run_tests("sim_ops_inside", tests, (test_setup){0});
 }
