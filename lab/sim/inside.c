@@ -127,7 +127,7 @@ static int asks(const bs_inside_knobs *k, uint32_t knob, uint32_t value) {
   return k->n[knob] == 0;
 }
 
-/* Where the lanes of a place begin, counted in places of their level; how many there are below it. */
+/* *out_first is the first place of the lanes' level in a place, *out_n how many it has. */
 static int32_t place_of(const sim_layout *l, const char *text, uint32_t *out_first, uint32_t *out_n,
                         bs_error *err) {
   const sim_device *d = l->device;
