@@ -28,6 +28,8 @@ static const bs_field fields[] = {
     {"kind", "KIND", BS_FIELD_WIDE, 0},
     {"unit", "UNIT", BS_FIELD_WIDE, 0},
     {"us", "SIMULATED us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
+    {"launch_us", "LAUNCH us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
+    {"whole_us", "WITH LAUNCH us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
     {"bound_us", "BOUND us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
     {"TFLOPs", "TFLOP/s", BS_FIELD_WIDE | BS_FIELD_RIGHT, 5},
     {"of_units_pct", "OF THE UNITS %", BS_FIELD_WIDE | BS_FIELD_RIGHT, 4},
@@ -115,8 +117,13 @@ static void print_head(const json_t *rows) {
   if (binds[0] == '\0') bs_print(stdout, "latencies");
   json_array_foreach(rows, i, row) if (binds[0] != '\0' && strcmp(bs_get_text(row, "part"), binds) == 0)
       bs_print(stdout, "%s (10 %% faster: %.3f us)", binds, bs_get_number(row, "faster_us"));
-  bs_print(stdout, "; %.4g TFLOP/s, %.1f %% of the units\n\n", bs_get_number(total, "TFLOPs"),
-           bs_get_number(total, "of_units_pct"));
+  if (bs_get_number(total, "flops") > 0)
+    bs_print(stdout, "; %.4g TFLOP/s, %.1f %% of the units", bs_get_number(total, "TFLOPs"),
+             bs_get_number(total, "of_units_pct"));
+  if (bs_get_number(total, "whole_us") > time)
+    bs_print(stdout, "\nlaunch: every lane begins at %.3f us; the last answer is back at %.3f us",
+             bs_get_number(total, "launch_us"), bs_get_number(total, "whole_us"));
+  bs_print(stdout, "\n\n");
 }
 
 static void print_energy(const json_t *rows) {

@@ -126,10 +126,24 @@ static int32_t read_launch(sim_device *d, const sim_node *node, bs_error *err) {
   return rc;
 }
 
+static int32_t read_attention(sim_device *d, const sim_node *node, bs_error *err) {
+  int32_t rc = node != NULL ? sim_read_kind(node, SIM_NODE_LIST, err) : BS_OK;
+  for (const sim_node *n = node != NULL ? node->first : NULL; rc == BS_OK && n != NULL; n = n->next) {
+    uint32_t count = 0;
+    if (d->n_attention == SIM_TILES)
+      return sim_read_wrong(node, err, "BS-DEVICE-TILES", "at most %d tiles are allowed", SIM_TILES);
+    rc = sim_read_counts(n, d->attention[d->n_attention++], 2, &count, err);
+    if (rc == BS_OK && count != 2)
+      return sim_read_wrong(n, err, "BS-DEVICE-TILES", "'%s' is not \"queries,keys\"", n->text);
+  }
+  return rc;
+}
+
 static int32_t read_tiles(sim_device *d, const sim_node *node, bs_error *err) {
   static const char *const fields[] = {"product", "stages", "attention"};
   int32_t rc = sim_read_fields(node, fields, 3, err);
   const sim_node *product = sim_tree_entry(node, "product"), *stages = sim_tree_entry(node, "stages");
+  if (rc == BS_OK) rc = read_attention(d, sim_tree_entry(node, "attention"), err);
   if (rc == BS_OK && product != NULL) rc = sim_read_kind(product, SIM_NODE_LIST, err);
   for (const sim_node *n = product != NULL ? product->first : NULL; rc == BS_OK && n != NULL; n = n->next) {
     uint32_t count = 0;

@@ -70,8 +70,9 @@ typedef struct sim_device {
   uint64_t launch; /* ps; of a device that gives one number */
   uint32_t n_tiles, n_stages;
   uint32_t tiles[SIM_TILES][3], stages[SIM_TILES];
-  double watts_idle; /* below 0: not declared */
-  uint64_t hash;     /* of the text */
+  uint32_t n_attention, attention[SIM_TILES][2]; /* queries, keys */
+  double watts_idle;                             /* below 0: not declared */
+  uint64_t hash;                                 /* of the text */
 } sim_device;
 
 /* Reads a canonical text (tree.h). Errors are BS_CONFIG; `where` is the path of the entry, as in

@@ -9,7 +9,7 @@
 
 enum {
   SIM_STOPS = 24, /* of a job */
-  SIM_NEEDS = 6,
+  SIM_NEEDS = 9,
   SIM_OPEN = 64 /* jobs of a lane that have not ended; a need looks at most so far back */
 };
 

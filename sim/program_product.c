@@ -4,18 +4,13 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "sim/program.h"
+#include "sim/program_parts.h"
 
 /* Where the operands begin; a home depends on addresses by tile, so that these are multiples of any tile. */
 #define B_BEGINS (UINT64_C(1) << 40)
 #define Y_BEGINS (UINT64_C(2) << 40)
 
 enum { LOADS = 2, STEP = 3, TAIL = 2 }; /* jobs: loads of a step, all of a step, epilogue and store */
-
-const char *sim_what_name(uint32_t what) {
-  static const char *const names[] = {"load A", "load B", "product", "epilogue", "store"};
-  return what < SIM_WHATS ? names[what] : "?";
-}
 
 static uint64_t divided(uint64_t n, uint64_t by) {
   return n / by + (n % by != 0);
@@ -31,13 +26,14 @@ static int32_t check_knobs(const sim_knobs *k, bs_error *err) {
   const uint32_t most = 1 << 16;
   if (k->tm > 0 && k->tn > 0 && k->tk > 0 && k->tm <= most && k->tn <= most && k->tk <= most &&
       k->stages > 0 && k->stages <= SIM_PROGRAM_STAGES && k->grain <= most && k->group <= most &&
-      k->accumulators <= 64)
+      k->accumulators <= 64 && k->split <= SIM_SPLIT_MOST)
     return BS_OK;
   bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB",
-               "tm=%u;tn=%u;tk=%u;stages=%u;group=%u;accumulators=%u;grain=%u", k->tm, k->tn, k->tk,
-               k->stages, k->group, k->accumulators, k->grain);
-  bs_error_hint(err, "tm, tn, tk, group and grain are 1 to %u, stages 1 to %d, accumulators 1 to 64", most,
-                SIM_PROGRAM_STAGES);
+               "tm=%u;tn=%u;tk=%u;stages=%u;group=%u;accumulators=%u;grain=%u;split=%u", k->tm, k->tn, k->tk,
+               k->stages, k->group, k->accumulators, k->grain, k->split);
+  bs_error_hint(
+      err, "tm, tn, tk, group and grain are 1 to %u, stages 1 to %d, accumulators 1 to 64, split 1 to %d",
+      most, SIM_PROGRAM_STAGES, SIM_SPLIT_MOST);
   return BS_CONFIG;
 }
 
@@ -51,18 +47,23 @@ static uint64_t scratch_of(const sim_product *p) {
 static void set_depth(sim_product *p, uint32_t grain) {
   p->knobs.grain = grain;
   p->depth = p->knobs.tk * grain;
-  p->steps = divided(p->shape.k, p->depth);
+  p->steps = divided(divided(p->shape.k, p->depth), p->knobs.split);
   p->jobs_a_tile = STEP * p->steps + TAIL;
 }
 
 /* Do the bytes in flight of all lanes stay below half of each cache? */
 static int caches_hold(const sim_product *p) {
   const sim_device *d = p->layout->device;
-  const uint64_t flight =
-      (uint64_t)d->lanes * p->knobs.stages * (p->knobs.tm + p->knobs.tn) * p->depth * p->shape.in_bytes;
+  const uint64_t flight = (uint64_t)sim_working(p->layout, &p->knobs) * p->knobs.stages *
+                          (p->knobs.tm + p->knobs.tn) * p->depth * p->shape.in_bytes;
   for (uint32_t c = 0; c < d->n_classes; c++)
     if (d->classes[c].kind == SIM_CACHE && flight > d->classes[c].bytes / 2) return 0;
   return 1;
+}
+
+/* Has each part of the depth as many steps? */
+static int split_divides(const sim_product *p) {
+  return divided(p->shape.k, p->depth) == p->steps * p->knobs.split;
 }
 
 /* Merges steps while there are too many tokens. */
@@ -71,7 +72,7 @@ static void choose_grain(sim_product *p) {
   set_depth(p, grain);
   while (p->tiles * p->jobs_a_tile > SIM_PROGRAM_GRAIN_FROM && p->steps > 1) {
     set_depth(p, 2 * grain);
-    if (!caches_hold(p)) break;
+    if (!caches_hold(p) || !split_divides(p)) break;
     grain *= 2;
   }
   set_depth(p, grain);
@@ -88,7 +89,13 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   *p = (sim_product){.layout = layout, .shape = *shape, .knobs = *knobs, .err = err};
   if (p->knobs.group == 0) p->knobs.group = 1;
   if (p->knobs.accumulators == 0) p->knobs.accumulators = 1;
+  if (p->knobs.split == 0) p->knobs.split = 1;
+  if (p->knobs.split > 1) { /* sums in f32; the epilogue comes when they have been added */
+    p->shape.out_bytes = 4;
+    p->shape.epilogue = 0;
+  }
   int32_t rc = check_knobs(&p->knobs, err);
+  if (rc == BS_OK) rc = sim_where_check(layout, &p->knobs, err);
   if (rc != BS_OK) return rc;
   p->unit = sim_layout_does(layout, SIM_DOES_PRODUCT);
   p->vector = sim_layout_does(layout, SIM_DOES_MAP);
@@ -100,11 +107,17 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   }
   p->row_tiles = divided(shape->m, p->knobs.tm);
   p->column_tiles = divided(shape->n, p->knobs.tn);
-  p->tiles = p->row_tiles * p->column_tiles;
+  p->tiles = p->row_tiles * p->column_tiles * p->knobs.split;
   if (p->knobs.grain == 0)
     choose_grain(p);
   else
     set_depth(p, p->knobs.grain);
+  if (!split_divides(p)) {
+    bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "split=%u does not divide the %llu steps of the depth",
+                 p->knobs.split, (unsigned long long)divided(p->shape.k, p->depth));
+    bs_error_hint(err, "another split, tk or grain");
+    return BS_CONFIG;
+  }
   if (p->tiles > SIM_PROGRAM_TOKENS || p->tiles * p->jobs_a_tile > SIM_PROGRAM_TOKENS) {
     bs_error_set(err, BS_CONFIG, "BS-INSIDE-SIZE", "the program has %.3g tokens, at most %d are allowed",
                  (double)p->tiles * (double)p->jobs_a_tile, SIM_PROGRAM_TOKENS);
@@ -120,19 +133,24 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
 /* ---- jobs -------------------------------------------------------------------------------------- */
 
 typedef struct spot {
-  uint64_t turn, tile_row, tile_column, tile; /* the lane's how many-th tile, and which it is */
+  uint64_t turn, part, tile_row, tile_column, tile; /* the lane's how many-th tile, and which it is */
 } spot;
 
 /* Rows of tiles are taken in groups: within a group lanes go down the rows first. */
 static int spot_of(const sim_product *p, uint32_t lane, uint64_t turn, spot *out) {
-  const uint64_t number = lane + turn * p->layout->device->lanes, in_group = p->knobs.group * p->column_tiles;
-  if (number >= p->tiles) return 0;
-  const uint64_t first = number / in_group * p->knobs.group, in = number % in_group;
+  uint32_t mine;
+  const int works = sim_works(p->layout, &p->knobs, lane, &mine);
+  const uint64_t number = mine + turn * sim_working(p->layout, &p->knobs),
+                 in_group = p->knobs.group * p->column_tiles;
+  if (!works || number >= p->tiles) return 0;
+  const uint64_t in_part = p->row_tiles * p->column_tiles, at = number % in_part;
+  const uint64_t first = at / in_group * p->knobs.group, in = at % in_group;
   const uint64_t rows = least(p->row_tiles - first, p->knobs.group);
   out->turn = turn;
+  out->part = number / in_part;
   out->tile_row = first + in % rows;
   out->tile_column = in / rows;
-  out->tile = out->tile_row * p->column_tiles + out->tile_column;
+  out->tile = out->part * in_part + out->tile_row * p->column_tiles + out->tile_column;
   return 1;
 }
 
@@ -145,16 +163,16 @@ static void load(sim_product *p, uint32_t lane, uint64_t begins, uint64_t at, ui
                  uint64_t step, sim_job *j) {
   const uint64_t rows = least(across, limit - at * across);
   const uint64_t depth = least(p->depth, p->shape.k - step * p->depth),
-                 full = across * p->depth * p->shape.in_bytes;
+                 full = across * p->depth * p->shape.in_bytes, all = p->steps * p->knobs.split;
   sim_trip trip = {.way = SIM_WAY_LOAD, .lane = lane, .home = UINT32_MAX};
   trip.request.bytes = rows * depth * p->shape.in_bytes;
-  trip.request.address = begins + (at * p->steps + step) * full;
+  trip.request.address = begins + (at * all + step) * full;
   if (p->knobs.rows) {
     trip.request.rows = (uint32_t)rows;
     trip.request.pitch = p->shape.k * p->shape.in_bytes;
     trip.request.address = begins + at * across * trip.request.pitch + step * p->depth * p->shape.in_bytes;
   }
-  j->key = begins + (at * p->steps + step);
+  j->key = begins + (at * all + step);
   const int32_t rc = sim_layout_trip(p->layout, &trip, j, p->rc == BS_OK ? p->err : NULL);
   if (rc != BS_OK) p->rc = rc;
 }
@@ -169,8 +187,8 @@ static void store(sim_product *p, uint32_t lane, const spot *s, sim_job *j) {
   if (k->rows) {
     trip.request.rows = (uint32_t)rows;
     trip.request.pitch = p->shape.n * p->shape.out_bytes;
-    trip.request.address =
-        Y_BEGINS + s->tile_row * k->tm * trip.request.pitch + s->tile_column * k->tn * p->shape.out_bytes;
+    trip.request.address = Y_BEGINS + (s->part * p->shape.m + s->tile_row * k->tm) * trip.request.pitch +
+                           s->tile_column * k->tn * p->shape.out_bytes;
   }
   const int32_t rc = sim_layout_trip(p->layout, &trip, j, p->rc == BS_OK ? p->err : NULL);
   if (rc != BS_OK) p->rc = rc;
@@ -224,9 +242,9 @@ int sim_product_next(void *user, uint32_t lane, uint64_t index, sim_job *j) {
     j->what = in % STEP == 0 ? SIM_LOAD_A : SIM_LOAD_B;
     need(j, slot_before(p, &s, step, index));
     if (j->what == SIM_LOAD_A)
-      load(p, lane, 0, s.tile_row, p->knobs.tm, p->shape.m, step, j);
+      load(p, lane, 0, s.tile_row, p->knobs.tm, p->shape.m, s.part * p->steps + step, j);
     else
-      load(p, lane, B_BEGINS, s.tile_column, p->knobs.tn, p->shape.n, step, j);
+      load(p, lane, B_BEGINS, s.tile_column, p->knobs.tn, p->shape.n, s.part * p->steps + step, j);
   }
   return 1;
 }
@@ -242,7 +260,7 @@ uint64_t sim_product_bound(const sim_product *p) {
   const sim_device *d = p->layout->device;
   const sim_product_shape *s = &p->shape;
   const uint64_t moved[] = {(p->column_tiles * s->m + p->row_tiles * s->n) * s->k * s->in_bytes,
-                            s->m * s->n * s->out_bytes}; /* by load, by store */
+                            s->m * s->n * s->out_bytes * p->knobs.split}; /* by load, by store */
   uint64_t amounts[SIM_CLASSES] = {0}, bound = 0;
   for (uint32_t w = SIM_WAY_LOAD; w <= SIM_WAY_STORE; w++)
     for (uint32_t i = 0; i < d->ways[w].n; i++) {

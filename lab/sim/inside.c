@@ -3,22 +3,37 @@
 #include "lab/sim/inside.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/text.h"
 #include "lab/error.h"
-#include "lab/kernel/problem.h"
+#include "lab/sim/inside_op.h"
 #include "lab/sim/inside_rows.h"
+#include "sim/launch.h"
 
-enum { TM, TN, TK, STAGES, GROUP, ACCUMULATORS, GRAIN, ROWS };
-static const char *const names[BS_INSIDE_KNOBS] = {"tm",    "tn",           "tk",    "stages",
-                                                   "group", "accumulators", "grain", "layout"};
+enum { TM, TN, TK, STAGES, GROUP, ACCUMULATORS, GRAIN, AHEAD, SPLIT, ROWS };
+static const char *const names[BS_INSIDE_KNOBS] = {"tm",           "tn",    "tk",    "stages", "group",
+                                                   "accumulators", "grain", "ahead", "split",  "layout"};
+
+/* The knobs that make a tile, and those that an op has besides. */
+#define OF(knob) (1u << (knob))
+static const struct {
+  uint32_t tile, further;
+} knobs_of[SIM_OPS] = {[SIM_OP_PRODUCT] = {OF(TM) | OF(TN) | OF(TK),
+                                           OF(GROUP) | OF(ACCUMULATORS) | OF(GRAIN) | OF(SPLIT) | OF(ROWS)},
+                       [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
+                       [SIM_OP_MAP] = {OF(TM), 0},
+                       [SIM_OP_SEND] = {OF(TM), 0}};
+enum { MAP_TILE = 16384 }; /* elements, unless tm is given */
 
 /* ---- knobs ------------------------------------------------------------------------------------- */
 
 static int32_t bad_value(const char *name, const char *text, bs_error *err) {
   return bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob %s: '%.40s' is not %s", name, text,
-                      strcmp(name, "layout") == 0 ? "tiles or rows" : "a list of at most 8 whole numbers");
+                      strcmp(name, "layout") == 0  ? "tiles or rows"
+                      : strcmp(name, "where") == 0 ? "FIRST-LAST.PLACE, as pe0-15.cube0"
+                                                   : "a list of at most 8 whole numbers");
 }
 
 static int32_t read_value(uint32_t knob, const char *text, bs_inside_knobs *k, bs_error *err) {
@@ -27,7 +42,8 @@ static int32_t read_value(uint32_t knob, const char *text, bs_inside_knobs *k, b
   if (knob == ROWS) {
     value = strcmp(text, "rows") == 0;
     if (!value && strcmp(text, "tiles") != 0) return bad_value(names[knob], text, err);
-  } else if (!bs_parse_size(text, &value) || value < 1 || value > 1 << 16) {
+  } else if (!bs_parse_size(text, &value) || value < (knob == AHEAD ? 0 : 1) ||
+             value > (knob == TM ? 1 << 24 : 1 << 16)) {
     return bad_value(names[knob], text, err);
   }
   k->values[knob][k->n[knob]++] = (uint32_t)value;
@@ -40,6 +56,11 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
   if (value == NULL)
     return bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob: '%.40s' is not NAME=VALUES", text);
   *value++ = '\0';
+  if (strcmp(text, "where") == 0) {
+    if (strlen(value) >= sizeof k->where) return bad_value(text, value, err);
+    memcpy(k->where, value, strlen(value) + 1);
+    return BS_OK;
+  }
   while (knob < BS_INSIDE_KNOBS && strcmp(names[knob], text) != 0) knob++;
   if (knob == BS_INSIDE_KNOBS) {
     const char *nearest = bs_nearest(text, names, BS_INSIDE_KNOBS);
@@ -47,7 +68,7 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
     if (nearest != NULL)
       bs_error_hint(err, "did you mean '%s'?", nearest);
     else
-      bs_error_hint(err, "tm, tn, tk, stages, group, accumulators, grain, layout");
+      bs_error_hint(err, "tm, tn, tk, stages, group, accumulators, grain, ahead, split, where, layout");
     return BS_USAGE;
   }
   int32_t rc = BS_OK;
@@ -86,42 +107,19 @@ int32_t bs_inside_knobs_read(const char *text, bs_inside_knobs *k, bs_error *err
   return rc;
 }
 
-static void say_knobs(const sim_product *p, char *out, size_t size) {
-  const sim_knobs *k = &p->knobs;
-  size_t n = (size_t)snprintf(out, size, "tm=%u;tn=%u;tk=%u;stages=%u;grain=%u", k->tm, k->tn, k->tk,
-                              k->stages, k->grain);
+static void say_knobs(const sim_program *p, uint32_t kind, char *out, size_t size) {
+  const sim_knobs *k = sim_program_knobs(p);
+  const uint32_t tile = knobs_of[kind].tile, further = knobs_of[kind].further;
+  size_t n = (size_t)snprintf(out, size, "tm=%u", k->tm);
+  if (tile & OF(TN)) n += (size_t)snprintf(out + n, size - n, ";tn=%u", k->tn);
+  if (tile & OF(TK)) n += (size_t)snprintf(out + n, size - n, ";tk=%u", k->tk);
+  n += (size_t)snprintf(out + n, size - n, ";stages=%u", k->stages);
+  if (further & OF(GRAIN)) n += (size_t)snprintf(out + n, size - n, ";grain=%u", k->grain);
+  if (further & OF(AHEAD)) n += (size_t)snprintf(out + n, size - n, ";ahead=%u", k->ahead);
   if (k->group > 1) n += (size_t)snprintf(out + n, size - n, ";group=%u", k->group);
   if (k->accumulators > 1) n += (size_t)snprintf(out + n, size - n, ";accumulators=%u", k->accumulators);
+  if (k->split > 1) n += (size_t)snprintf(out + n, size - n, ";split=%u", k->split);
   if (k->rows) snprintf(out + n, size - n, ";layout=rows");
-}
-
-/* ---- the op ------------------------------------------------------------------------------------ */
-
-static int32_t read_shape(const char *text, uint32_t epilogue, bs_kernel_problem *q, sim_product_shape *out,
-                          bs_error *err) {
-  int32_t rc = bs_kernel_problem_parse(text, q, err);
-  if (rc != BS_OK) return rc;
-  const uint64_t b = (uint64_t)q->B, n = (uint64_t)q->N, k = (uint64_t)bs_kernel_w_cols(q);
-  switch (q->kind) {
-    case BS_KERNEL_MATMUL:
-      *out = (sim_product_shape){.m = b, .n = n, .k = k};
-      break;
-    case BS_KERNEL_MATMUL_DX:
-      *out = (sim_product_shape){.m = b, .n = k, .k = n};
-      break;
-    case BS_KERNEL_MATMUL_DW:
-      *out = (sim_product_shape){.m = n, .n = k, .k = b};
-      break;
-    default:
-      bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "%s has no program for the inside of a device",
-                   bs_kernel_problem_op(q->kind));
-      bs_error_hint(err, "matmul, matmul_dx and matmul_dw have one");
-      return BS_UNSUPPORTED;
-  }
-  out->in_bytes = BS_DTYPE_BYTES(q->dtype);
-  out->out_bytes = BS_DTYPE_BYTES(bs_kernel_y_dtype(q));
-  out->epilogue = 1 + epilogue;
-  return BS_OK;
 }
 
 /* ---- candidates -------------------------------------------------------------------------------- */
@@ -130,6 +128,8 @@ static int32_t read_shape(const char *text, uint32_t epilogue, bs_kernel_problem
 typedef struct space {
   const sim_device *device;
   const bs_inside_knobs *given;
+  uint32_t kind;   /* enum sim_op_kind */
+  sim_knobs where; /* the places that work alone */
   sim_knobs tiles[BS_INSIDE_VALUES * BS_INSIDE_VALUES * BS_INSIDE_VALUES];
   uint32_t n_tiles;
 } space;
@@ -140,22 +140,94 @@ static int asks(const bs_inside_knobs *k, uint32_t knob, uint32_t value) {
   return k->n[knob] == 0;
 }
 
-static int32_t make_space(space *s, const sim_device *d, const bs_inside_knobs *k, bs_error *err) {
-  s->device = d;
-  s->given = k;
-  if (k->n[TM] > 0 && k->n[TN] > 0 && k->n[TK] > 0) {
-    for (uint32_t i = 0; i < k->n[TM] * k->n[TN] * k->n[TK]; i++)
-      s->tiles[s->n_tiles++] = (sim_knobs){.tm = k->values[TM][i % k->n[TM]],
-                                           .tn = k->values[TN][i / k->n[TM] % k->n[TN]],
-                                           .tk = k->values[TK][i / k->n[TM] / k->n[TN]]};
-    return BS_OK;
+/* *out_first is the first place of the lanes' level in a place, *out_n how many it has. */
+static int32_t place_of(const sim_layout *l, const char *text, uint32_t *out_first, uint32_t *out_n,
+                        bs_error *err) {
+  const sim_device *d = l->device;
+  sim_place place;
+  const int32_t rc = sim_layout_place(l, text, NULL, &place, err);
+  if (rc != BS_OK) return rc;
+  if (place.class != SIM_CLASSES || place.level > d->lane_level) return bad_value("where", text, err);
+  *out_n = 1;
+  for (uint32_t at = place.level + 1; at <= d->lane_level; at++) *out_n *= d->levels[at].each;
+  *out_first = place.index * *out_n;
+  return BS_OK;
+}
+
+/* "pe0-15.cube0" is from pe0.cube0 to pe15.cube0. */
+static int32_t read_where(const sim_layout *l, const char *text, sim_knobs *out, bs_error *err) {
+  char last[2 * sizeof((bs_inside_knobs *)NULL)->where], first[sizeof last];
+  const char *dash = strchr(text, '-');
+  uint32_t end = 0, n = 0;
+  if (text[0] == '\0') return BS_OK;
+  if (dash == NULL) return place_of(l, text, &out->where_first, &out->where_places, err);
+  const size_t rest = strspn(dash + 1, "0123456789");
+  snprintf(first, sizeof first, "%.*s%s", (int)(dash - text), text, dash + 1 + rest);
+  snprintf(last, sizeof last, "%.*s%s", (int)strcspn(text, "0123456789"), text, dash + 1);
+  int32_t rc = place_of(l, first, &out->where_first, &n, err);
+  if (rc == BS_OK) rc = place_of(l, last, &end, &n, err);
+  if (rc != BS_OK) return rc;
+  if (rest == 0 || end < out->where_first) return bad_value("where", text, err);
+  out->where_places = end + n - out->where_first;
+  return BS_OK;
+}
+
+static int32_t check_given(const sim_op *op, const char *text, const bs_inside_knobs *k, bs_error *err) {
+  const uint32_t has = knobs_of[op->kind].tile | knobs_of[op->kind].further | OF(STAGES);
+  for (uint32_t i = 0; i < BS_INSIDE_KNOBS; i++)
+    if (k->n[i] > 0 && !(has & OF(i)))
+      return bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob %s has no effect on %.40s", names[i],
+                          text);
+  return BS_OK;
+}
+
+/* Are all the knobs of a tile given? Then every combination is a tile. */
+static int given_tiles(space *s) {
+  const bs_inside_knobs *k = s->given;
+  const uint32_t tile = knobs_of[s->kind].tile;
+  uint32_t n[3] = {1, 1, 1};
+  for (uint32_t i = TM; i <= TK; i++) {
+    if (!(tile & OF(i))) continue;
+    if (k->n[i] == 0) return 0;
+    n[i] = k->n[i];
   }
-  for (uint32_t t = 0; t < d->n_tiles; t++)
-    if (asks(k, TM, d->tiles[t][0]) && asks(k, TN, d->tiles[t][1]) && asks(k, TK, d->tiles[t][2]))
-      s->tiles[s->n_tiles++] = (sim_knobs){.tm = d->tiles[t][0], .tn = d->tiles[t][1], .tk = d->tiles[t][2]};
+  for (uint32_t i = 0; i < n[TM] * n[TN] * n[TK]; i++)
+    s->tiles[s->n_tiles++] = (sim_knobs){.tm = k->values[TM][i % n[TM]],
+                                         .tn = k->values[TN][i / n[TM] % n[TN]],
+                                         .tk = k->values[TK][i / n[TM] / n[TN]]};
+  return 1;
+}
+
+/* The tiles of the device that go with the knobs that are given. */
+static void device_tiles(space *s, const sim_op *op) {
+  const sim_device *d = s->device;
+  const bs_inside_knobs *k = s->given;
+  if (s->kind == SIM_OP_PRODUCT) {
+    for (uint32_t t = 0; t < d->n_tiles; t++)
+      if (asks(k, TM, d->tiles[t][0]) && asks(k, TN, d->tiles[t][1]) && asks(k, TK, d->tiles[t][2]))
+        s->tiles[s->n_tiles++] =
+            (sim_knobs){.tm = d->tiles[t][0], .tn = d->tiles[t][1], .tk = d->tiles[t][2]};
+  } else if (s->kind == SIM_OP_ATTENTION) {
+    for (uint32_t t = 0; t < d->n_attention; t++)
+      if (asks(k, TM, d->attention[t][0]) && asks(k, TN, d->attention[t][1]))
+        s->tiles[s->n_tiles++] = (sim_knobs){.tm = d->attention[t][0], .tn = d->attention[t][1]};
+  } else { /* whole rows */
+    const uint64_t row = s->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1;
+    s->tiles[s->n_tiles++] = (sim_knobs){.tm = (uint32_t)(row < MAP_TILE ? MAP_TILE / row * row : row)};
+  }
+}
+
+static int32_t make_space(space *s, const sim_device *d, const sim_op *op, const bs_inside_ask *ask,
+                          bs_error *err) {
+  s->device = d;
+  s->given = &ask->knobs;
+  s->kind = op->kind;
+  const int32_t rc = check_given(op, ask->op, s->given, err);
+  if (rc != BS_OK) return rc;
+  if (!given_tiles(s)) device_tiles(s, op);
   if (s->n_tiles > 0) return BS_OK;
   bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tile with these knobs", d->name);
-  bs_error_hint(err, "give all of tm, tn and tk");
+  bs_error_hint(err, s->kind == SIM_OP_PRODUCT ? "give all of tm, tn and tk" : "give both of tm and tn");
   return BS_CONFIG;
 }
 
@@ -173,38 +245,53 @@ static int candidate(const space *s, uint32_t i, sim_knobs *out) {
   const int of_device = k->n[STAGES] == 0;
   if (s->n_tiles == 0) return 0;
   *out = s->tiles[i % s->n_tiles];
+  out->where_first = s->where.where_first;
+  out->where_places = s->where.where_places;
   i /= s->n_tiles;
   out->stages = pick(of_device ? s->device->stages : k->values[STAGES],
                      of_device ? s->device->n_stages : k->n[STAGES], 2, &i);
   out->group = pick(k->values[GROUP], k->n[GROUP], 1, &i);
   out->accumulators = pick(k->values[ACCUMULATORS], k->n[ACCUMULATORS], 1, &i);
   out->grain = pick(k->values[GRAIN], k->n[GRAIN], 0, &i);
+  out->split = pick(k->values[SPLIT], k->n[SPLIT], 1, &i);
   out->rows = pick(k->values[ROWS], k->n[ROWS], 0, &i);
+  if (s->kind == SIM_OP_ATTENTION) { /* without the knob: not ahead, and one ahead where a slot is left */
+    static const uint32_t both[] = {0, 1};
+    const int given = k->n[AHEAD] > 0;
+    out->ahead = pick(given ? k->values[AHEAD] : both, given ? k->n[AHEAD] : out->stages > 1 ? 2 : 1, 0, &i);
+  }
   return i == 0;
 }
 
-static int32_t run_once(bs_inside_answer *a, const sim_knobs *knobs, const sim_product_shape *shape,
+/* Makes the program in place of the one before, and runs it. */
+static int32_t make_again(bs_inside_answer *a, const sim_knobs *knobs, bs_error *err) {
+  sim_program_close(&a->program);
+  return sim_program_make(&a->layout, &a->what, knobs, &a->program, err);
+}
+
+static int32_t run_once(bs_inside_answer *a, const sim_inside_config *hooks, void *told,
                         sim_inside_result *out, bs_error *err) {
   int32_t rc = sim_layout_reset(&a->layout, err);
-  if (rc == BS_OK) rc = sim_product_make(&a->layout, shape, knobs, &a->program, err);
-  return rc == BS_OK ? sim_product_run(&a->program, &a->layout, NULL, out, err) : rc;
+  a->program.told = told;
+  if (rc == BS_OK) rc = sim_program_run(&a->program, &a->layout, hooks, out, err);
+  a->program.told = NULL;
+  return rc;
 }
 
 /* A candidate that does not fit is left out, unless none fits. */
-static int32_t choose(bs_inside_answer *a, const space *s, const sim_product_shape *shape,
-                      sim_knobs *out_best, bs_error *err) {
+static int32_t choose(bs_inside_answer *a, const space *s, sim_knobs *out_best, bs_error *err) {
   bs_error first = BS_ERROR_INIT;
   uint64_t best = SIM_NEVER;
   sim_knobs knobs;
   for (uint32_t i = 0; candidate(s, i, &knobs); i++) {
     bs_error why = BS_ERROR_INIT;
     sim_inside_result result;
-    int32_t rc = sim_product_make(&a->layout, shape, &knobs, &a->program, &why);
-    if (rc == BS_OK && sim_product_bound(&a->program) >= best) {
+    int32_t rc = make_again(a, &knobs, &why);
+    if (rc == BS_OK && sim_program_bound(&a->program) >= best) {
       a->skipped++;
       continue;
     }
-    if (rc == BS_OK) rc = run_once(a, &knobs, shape, &result, &why);
+    if (rc == BS_OK) rc = run_once(a, NULL, NULL, &result, &why);
     if (rc != BS_OK) {
       if (first.code == BS_OK) first = why;
       if (strncmp(why.id, "BS-INSIDE-S", 11) != 0) break; /* not its scratch or size */
@@ -224,28 +311,69 @@ static int32_t choose(bs_inside_answer *a, const space *s, const sim_product_sha
 
 /* ------------------------------------------------------------------------------------------------ */
 
+static void note_end(void *user, uint32_t lane, uint64_t index, const sim_job *job, uint64_t begin,
+                     uint64_t end) {
+  const sim_program *p = user;
+  uint64_t *ends = p->told;
+  (void)index;
+  (void)job;
+  (void)begin;
+  if (end > ends[lane]) ends[lane] = end;
+}
+
+/* The chosen run, and when each lane ended. */
+static int32_t run_best(bs_inside_answer *a, bs_error *err) {
+  const sim_inside_config hooks = {.done = note_end};
+  a->lane_ends = calloc(a->layout.device->lanes, sizeof *a->lane_ends);
+  if (a->lane_ends == NULL) return bs_no_memory(err, "the ends of lanes");
+  return run_once(a, &hooks, a->lane_ends, &a->result, err);
+}
+
+/* Every lane begins at the stamp of the launch, and its answer goes back. Commands have no bytes: they are no
+ * traffic for the run. */
+static int32_t add_launch(bs_inside_answer *a, bs_error *err) {
+  int32_t rc = sim_layout_reset(&a->layout, err);
+  if (rc == BS_OK) rc = sim_launch_out(&a->layout, 0, &a->stamp, err);
+  for (uint32_t l = 0; l < a->layout.device->lanes; l++) a->lane_ends[l] += a->stamp;
+  if (rc == BS_OK) rc = sim_launch_back(&a->layout, a->lane_ends, &a->whole, err);
+  for (uint32_t l = 0; l < a->layout.device->lanes; l++) a->lane_ends[l] -= a->stamp;
+  if (rc != BS_OK) return rc;
+  if (a->whole < a->stamp + a->result.settled) a->whole = a->stamp + a->result.settled;
+  json_t *total = json_array_get(a->rows, json_array_size(a->rows) - 1);
+  json_object_set_new(total, "launch_us", json_real((double)a->stamp * 1e-6));
+  json_object_set_new(total, "whole_us", json_real((double)a->whole * 1e-6));
+  return BS_OK;
+}
+
 int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                        bs_error *err) {
-  bs_kernel_problem problem;
-  sim_product_shape shape;
+  uint32_t dtype = 0;
   sim_knobs best = {0};
   space s = {0};
   memset(out, 0, sizeof *out);
-  int32_t rc = read_shape(ask->op, ask->epilogue, &problem, &shape, err);
+  int32_t rc = bs_inside_op_read(ask->op, ask->epilogue, &out->what, &dtype, out->op, sizeof out->op, err);
   if (rc != BS_OK) return rc;
-  bs_kernel_problem_text(&problem, out->op, sizeof out->op);
-  rc = make_space(&s, device, &ask->knobs, err);
-  if (rc == BS_OK) rc = sim_layout_make(device, problem.dtype, &out->layout, err);
-  if (rc == BS_OK) rc = choose(out, &s, &shape, &best, err);
-  if (rc == BS_OK) rc = run_once(out, &best, &shape, &out->result, err);
-  if (rc == BS_OK) say_knobs(&out->program, out->knobs, sizeof out->knobs);
-  return rc == BS_OK ? bs_inside_rows(out, err) : rc;
+  rc = make_space(&s, device, &out->what, ask, err);
+  if (rc == BS_OK) rc = sim_layout_make(device, dtype, &out->layout, err);
+  if (rc == BS_OK) rc = read_where(&out->layout, ask->knobs.where, &s.where, err);
+  if (rc == BS_OK) rc = choose(out, &s, &best, err);
+  if (rc == BS_OK) rc = make_again(out, &best, err);
+  if (rc == BS_OK) rc = run_best(out, err);
+  if (rc == BS_OK) say_knobs(&out->program, out->what.kind, out->knobs, sizeof out->knobs);
+  if (rc == BS_OK && ask->knobs.where[0] != '\0')
+    snprintf(out->knobs + strlen(out->knobs), sizeof out->knobs - strlen(out->knobs), ";where=%s",
+             ask->knobs.where);
+  if (rc == BS_OK) rc = bs_inside_rows(out, err);
+  return rc == BS_OK ? add_launch(out, err) : rc;
 }
 
 void bs_inside_close(bs_inside_answer *a) {
   json_decref(a->rows);
+  sim_program_close(&a->program);
   sim_layout_free(&a->layout);
+  free(a->lane_ends);
   a->rows = NULL;
+  a->lane_ends = NULL;
 }
 
 /* ---- a trace ----------------------------------------------------------------------------------- */
@@ -256,7 +384,7 @@ typedef struct tracing {
 } tracing;
 
 static void trace_stop(void *user, const sim_passed *at) {
-  const sim_product *p = user;
+  const sim_program *p = user;
   const tracing *t = p->told;
   const uint32_t part = at->job->stops[at->stop].part, class = sim_layout_class_of(t->l, part);
   const sim_part *of = &t->l->parts[part];
@@ -278,10 +406,6 @@ int32_t bs_inside_trace(bs_inside_answer *a, sim_trace *trace, bs_error *err) {
   tracing t = {&a->layout, trace};
   sim_inside_result result;
   const sim_inside_config hooks = {.pass = trace_stop};
-  int32_t rc = sim_layout_reset(&a->layout, err);
-  a->program.told = &t;
   sim_trace_names(trace, trace_name, &a->layout);
-  if (rc == BS_OK) rc = sim_product_run(&a->program, &a->layout, &hooks, &result, err);
-  a->program.told = NULL;
-  return rc;
+  return run_once(a, &hooks, &t, &result, err);
 }

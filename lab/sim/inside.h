@@ -8,15 +8,16 @@
 #include "sim/program.h"
 #include "sim/trace.h"
 
-enum { BS_INSIDE_KNOBS = 8, BS_INSIDE_VALUES = 8 };
+enum { BS_INSIDE_KNOBS = 10, BS_INSIDE_VALUES = 8 };
 
 /* Values that are tried of each knob; none: those of the device's tiles, or the default. */
 typedef struct bs_inside_knobs {
   uint32_t n[BS_INSIDE_KNOBS], values[BS_INSIDE_KNOBS][BS_INSIDE_VALUES];
+  char where[48]; /* "pe0-15.cube0", "cube1": the places that work; empty: all */
 } bs_inside_knobs;
 
 typedef struct bs_inside_ask {
-  const char *op;    /* a product of lab/kernel/problem.h */
+  const char *op;    /* of inside_op.h */
   uint32_t epilogue; /* further ops on each element of Y */
   bs_inside_knobs knobs;
 } bs_inside_ask;
@@ -24,10 +25,13 @@ typedef struct bs_inside_ask {
 /* A run that was chosen. */
 typedef struct bs_inside_answer {
   char op[160], knobs[160];
+  sim_op what;
   sim_layout layout;
-  sim_product program;
+  sim_program program;
   sim_inside_result result;
   uint32_t tried, skipped; /* candidates that were simulated; those that could not win or do not fit */
+  uint64_t stamp, whole;   /* ps: the launch; launch, run and answers */
+  uint64_t *lane_ends;     /* of the chosen run, without the launch */
   json_t *rows;            /* a row a class, and one whose part is "total" */
 } bs_inside_answer;
 

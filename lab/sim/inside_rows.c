@@ -66,26 +66,26 @@ static int32_t run_faster(bs_inside_answer *a, uint32_t class, double *out_us, b
   sim_inside_result result;
   a->layout.speed[class] = FASTER;
   int32_t rc = sim_layout_reset(&a->layout, err);
-  if (rc == BS_OK) rc = sim_product_run(&a->program, &a->layout, NULL, &result, err);
+  if (rc == BS_OK) rc = sim_program_run(&a->program, &a->layout, NULL, &result, err);
   a->layout.speed[class] = 0;
   *out_us = rc == BS_OK ? (double)result.settled * 1e-6 : 0;
   return rc;
 }
 
 static json_t *total_of(const bs_inside_answer *a, double mJ, double time_us) {
-  const sim_product *p = &a->program;
+  const uint32_t unit = sim_program_unit(&a->program);
   const sim_device *d = a->layout.device;
-  const double flops = 2.0 * (double)p->shape.m * (double)p->shape.n * (double)p->shape.k;
+  const double flops = sim_op_flops(&a->what);
   json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "part", "total", "op", a->op, "device", d->name,
                           "label", d->label, "knobs", a->knobs, "lanes", (json_int_t)d->lanes);
   json_object_set_new(row, "us", json_real(time_us));
   json_object_set_new(row, "TFLOPs", json_real(flops / time_us * 1e-6));
   json_object_set_new(row, "flops", json_real(flops));
-  json_object_set_new(row, "of_units_pct",
-                      json_real(100 * closed_us(&a->layout, p->unit, (uint64_t)flops) / time_us));
+  const double units_us = flops > 0 ? closed_us(&a->layout, unit, (uint64_t)flops) : 0;
+  json_object_set_new(row, "of_units_pct", json_real(100 * units_us / time_us));
   json_object_set_new(row, "jobs", json_integer((json_int_t)a->result.jobs));
   json_object_set_new(row, "events", json_integer((json_int_t)a->result.events));
-  json_object_set_new(row, "bound_us", json_real((double)sim_product_bound(p) * 1e-6));
+  json_object_set_new(row, "bound_us", json_real((double)sim_program_bound(&a->program) * 1e-6));
   json_object_set_new(row, "candidates", json_integer(a->tried + a->skipped));
   if (d->watts_idle >= 0) mJ += d->watts_idle * time_us * 1e-3;
   json_object_set_new(row, "mJ", json_real(mJ));
