@@ -10,7 +10,10 @@ int32_t bs_oplog_make(bs_inside_answer *a, sim_oplog *out, bs_error *err) {
   sim_recorder recorder;
   sim_inside_result result;
   const sim_inside_config hooks = {.done = sim_recorder_done};
-  sim_product *product = &a->program;
+  sim_product *product = &a->program.product;
+  if (a->what.kind != SIM_OP_PRODUCT || product->knobs.split > 1)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP",
+                        "%s, %s has no op log: products without split have one", a->op, a->knobs);
   int32_t rc = sim_oplog_open(out, &a->layout, a->op, a->knobs, err);
   if (rc == BS_OK) rc = sim_layout_reset(&a->layout, err);
   if (rc != BS_OK) return rc;
@@ -49,6 +52,9 @@ int32_t bs_oplog_plan_open(const sim_oplog *log, const sim_device *device, bs_op
   int32_t rc = read_shape(log->op, &out->problem, &out->shape, err);
   if (rc == BS_OK) rc = bs_inside_knobs_read(log->knobs, &given, err);
   if (rc == BS_OK) rc = bs_inside_knobs_first(&given, &out->knobs, err);
+  if (rc == BS_OK && out->knobs.split > 1)
+    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "%s, %s: a product with split has no op log",
+                      log->op, log->knobs);
   if (rc == BS_OK) rc = sim_layout_make(device, out->problem.dtype, &out->layout, err);
   return rc == BS_OK ? sim_product_make(&out->layout, &out->shape, &out->knobs, &out->program, err) : rc;
 }
