@@ -22,9 +22,11 @@ static int candidate(const sim_device *d, const sim_knobs *asked, uint32_t i, si
   if (asked->tm > 0) return i == 0;
   if (i >= d->n_tiles * stages) return 0;
   const uint32_t *tile = d->tiles[i % d->n_tiles];
-  out->tm = tile[0];
-  out->tn = tile[1];
-  out->tk = tile[2];
+  out->tm = tile[SIM_TILE_M];
+  out->tn = tile[SIM_TILE_N];
+  out->tk = tile[SIM_TILE_K];
+  out->resident = tile[SIM_TILE_RESIDENT];
+  if (out->group == 0) out->group = d->group;
   out->stages = d->n_stages > 0 ? d->stages[i / d->n_tiles] : 2;
   return 1;
 }
@@ -143,17 +145,11 @@ static double flops_of(const sim_device *d, uint32_t rate) {
   return sum;
 }
 
-static int is_hit(const sim_device *d, uint32_t class) {
-  for (uint32_t i = 0; i < d->n_classes; i++)
-    if (d->classes[i].kind == SIM_CACHE && d->classes[i].hit == class) return 1;
-  return 0;
-}
-
 /* The memory that loads come from, behind all caches; NULL: none. */
 static const sim_class *memory_of(const sim_device *d) {
   const sim_way_of *way = &d->ways[SIM_WAY_LOAD];
   for (uint32_t i = 0; i < way->n; i++)
-    if (d->classes[way->classes[i]].kind == SIM_MEMORY && !is_hit(d, way->classes[i]))
+    if (d->classes[way->classes[i]].kind == SIM_MEMORY && !sim_device_is_hit(d, way->classes[i]))
       return &d->classes[way->classes[i]];
   return NULL;
 }

@@ -22,10 +22,17 @@ uint32_t sim_device_class(const sim_device *d, const char *name) {
 int32_t sim_device_fits(const sim_device *d, uint64_t bytes, bs_error *err) {
   if (d->scratch == 0 || bytes <= d->scratch) return BS_OK;
   bs_error_set(err, BS_NO_MEMORY, "BS-INSIDE-SCRATCH",
-               "the buffers of a lane take %llu bytes, its scratch on %s has %llu", (unsigned long long)bytes,
-               d->name, (unsigned long long)d->scratch);
+               "the buffers of %s take %llu bytes, its scratch on %s has %llu",
+               d->lanes_each == 1 ? "a lane" : "a place's lanes", (unsigned long long)bytes, d->name,
+               (unsigned long long)d->scratch);
   bs_error_hint(err, "smaller tiles, or fewer stages");
   return BS_NO_MEMORY;
+}
+
+int sim_device_is_hit(const sim_device *d, uint32_t class) {
+  for (uint32_t c = 0; c < d->n_classes; c++)
+    if (d->classes[c].kind == SIM_CACHE && d->classes[c].hit == class) return 1;
+  return 0;
 }
 
 /* ---- levels and lanes -------------------------------------------------------------------------- */
@@ -140,8 +147,9 @@ static int32_t read_attention(sim_device *d, const sim_node *node, bs_error *err
 }
 
 static int32_t read_tiles(sim_device *d, const sim_node *node, bs_error *err) {
-  static const char *const fields[] = {"product", "stages", "attention"};
-  int32_t rc = sim_read_fields(node, fields, 3, err);
+  static const char *const fields[] = {"product", "stages", "attention", "group"};
+  uint64_t group = 0;
+  int32_t rc = sim_read_fields(node, fields, 4, err);
   const sim_node *product = sim_tree_entry(node, "product"), *stages = sim_tree_entry(node, "stages");
   if (rc == BS_OK) rc = read_attention(d, sim_tree_entry(node, "attention"), err);
   if (rc == BS_OK && product != NULL) rc = sim_read_kind(product, SIM_NODE_LIST, err);
@@ -149,11 +157,24 @@ static int32_t read_tiles(sim_device *d, const sim_node *node, bs_error *err) {
     uint32_t count = 0;
     if (d->n_tiles == SIM_TILES)
       return sim_read_wrong(product, err, "BS-DEVICE-TILES", "at most %d tiles are allowed", SIM_TILES);
-    rc = sim_read_counts(n, d->tiles[d->n_tiles++], 3, &count, err);
-    if (rc == BS_OK && count != 3)
+    rc = sim_read_counts(n, d->tiles[d->n_tiles++], SIM_TILE_NUMBERS, &count, err);
+    if (rc == BS_OK && count <= SIM_TILE_K)
       return sim_read_wrong(n, err, "BS-DEVICE-TILES", "'%s' is not \"rows,columns,depth\"", n->text);
+    if (rc == BS_OK && d->tiles[d->n_tiles - 1][SIM_TILE_RESIDENT] > d->lanes_each)
+      return sim_read_wrong(n, err, "BS-DEVICE-TILES", "'%s': a place has %u lanes, not %u", n->text,
+                            d->lanes_each, d->tiles[d->n_tiles - 1][SIM_TILE_RESIDENT]);
   }
+  if (rc == BS_OK) rc = sim_read_count(sim_tree_entry(node, "group"), 1, 1 << 16, &group, err);
+  d->group = (uint32_t)group;
   if (rc == BS_OK && stages != NULL) rc = sim_read_counts(stages, d->stages, SIM_TILES, &d->n_stages, err);
+  return rc;
+}
+
+static int32_t read_efficiency(sim_device *d, const sim_node *node, bs_error *err) {
+  static const char *const fields[] = {"units", "memory"};
+  int32_t rc = sim_read_fields(node, fields, 2, err);
+  if (rc == BS_OK) rc = sim_read_real(sim_tree_entry(node, "units"), 0.01, 1.5, &d->of_units, err);
+  if (rc == BS_OK) rc = sim_read_real(sim_tree_entry(node, "memory"), 0.01, 1.5, &d->of_memory, err);
   return rc;
 }
 
@@ -182,17 +203,18 @@ static uint64_t hash_of(const char *text) {
 }
 
 int32_t sim_device_read(const char *text, sim_device *out, bs_error *err) {
-  static const char *const fields[] = {"name", "label",  "levels", "lane",      "parts",
-                                       "ways", "launch", "tiles",  "watts_idle"};
+  static const char *const fields[] = {"name", "label",  "levels", "lane",       "parts",
+                                       "ways", "launch", "tiles",  "watts_idle", "efficiency"};
   sim_tree tree;
   sim_device *d = out;
   memset(d, 0, sizeof *d);
+  d->of_units = d->of_memory = 1;
   int32_t rc = sim_tree_read(text, &tree, err);
   if (rc == BS_OK) {
     const sim_node *root = tree.nodes, *lane = sim_tree_entry(root, "lane"),
                    *parts = sim_tree_entry(root, "parts");
     const sim_node *routes = sim_tree_entry(root, "ways"), *launch = sim_tree_entry(root, "launch"),
-                   *tiles = sim_tree_entry(root, "tiles");
+                   *tiles = sim_tree_entry(root, "tiles"), *efficiency = sim_tree_entry(root, "efficiency");
     rc = sim_read_fields(root, fields, sizeof fields / sizeof fields[0], err);
     if (rc == BS_OK) rc = read_head(d, root, err);
     if (rc == BS_OK) rc = read_levels(d, sim_tree_entry(root, "levels"), err);
@@ -204,6 +226,7 @@ int32_t sim_device_read(const char *text, sim_device *out, bs_error *err) {
     if (rc == BS_OK && routes != NULL) rc = read_ways(d, routes, err);
     if (rc == BS_OK && launch != NULL) rc = read_launch(d, launch, err);
     if (rc == BS_OK && tiles != NULL) rc = read_tiles(d, tiles, err);
+    if (rc == BS_OK && efficiency != NULL) rc = read_efficiency(d, efficiency, err);
     d->hash = hash_of(text);
   }
   sim_tree_free(&tree);

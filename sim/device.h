@@ -28,6 +28,9 @@ enum sim_shape {
  * or some for each of these places alone. */
 enum sim_node_of { SIM_NODE_HERE = 0, SIM_NODE_SPREAD, SIM_NODE_OWN };
 enum sim_way { SIM_WAY_LOAD = 0, SIM_WAY_STORE, SIM_WAY_SEND, SIM_WAYS };
+/* The numbers of a tile of products: rows and columns of Y, depth, and lanes of a place that work on such
+ * tiles at once (0: all). */
+enum sim_tile { SIM_TILE_M = 0, SIM_TILE_N, SIM_TILE_K, SIM_TILE_RESIDENT, SIM_TILE_NUMBERS };
 enum sim_rate {
   SIM_RATE_F64 = 0,
   SIM_RATE_F32,
@@ -43,6 +46,7 @@ typedef struct sim_class {
   uint32_t kind;  /* enum sim_part_kind, or SIM_NET */
   uint32_t level; /* `at` */
   uint32_t does, shape, node, posted;
+  uint32_t assumed;   /* its figures are no published ones */
   uint32_t workers;   /* channels of a memory, slots of a queue */
   uint32_t flit, hit; /* hit: a class */
   uint32_t size[2], grain[3];
@@ -63,16 +67,20 @@ typedef struct sim_device {
     uint32_t each, places; /* places in one of the level above; in all */
   } levels[SIM_LEVELS];
   uint32_t lane_level, lanes_each, lanes;
-  uint64_t scratch; /* bytes of a lane */
+  uint64_t scratch; /* bytes of a place, which its lanes share */
   uint32_t n_classes;
   sim_class classes[SIM_CLASSES];
   sim_way_of ways[SIM_WAYS], launch_out, launch_back;
   uint64_t launch; /* ps; of a device that gives one number */
   uint32_t n_tiles, n_stages;
-  uint32_t tiles[SIM_TILES][3], stages[SIM_TILES];
+  uint32_t tiles[SIM_TILES][SIM_TILE_NUMBERS], stages[SIM_TILES];
+  uint32_t group;                                /* rows of tiles that lanes take together; 0: 1 */
   uint32_t n_attention, attention[SIM_TILES][2]; /* queries, keys */
-  double watts_idle;                             /* below 0: not declared */
-  uint64_t hash;                                 /* of the text */
+  /* Shares of the rates that are reached: of units of products, and of memories that keep no cache's tiles.
+   */
+  double of_units, of_memory;
+  double watts_idle; /* below 0: not declared */
+  uint64_t hash;     /* of the text */
 } sim_device;
 
 /* Reads a canonical text (tree.h). Errors are BS_CONFIG; `where` is the path of the entry, as in
@@ -82,6 +90,8 @@ int32_t sim_device_read(const char *text, sim_device *out, bs_error *err);
 uint32_t sim_device_class(const sim_device *device, const char *name);
 const char *sim_class_kind_name(uint32_t kind);
 const char *sim_way_name(uint32_t way);
-/* BS_NO_MEMORY BS-INSIDE-SCRATCH: buffers of so many bytes do not fit the scratch of a lane. */
+/* BS_NO_MEMORY BS-INSIDE-SCRATCH: buffers of so many bytes do not fit the scratch of a place of lanes. */
 int32_t sim_device_fits(const sim_device *device, uint64_t bytes, bs_error *err);
+/* Is it a memory whose tiles a cache keeps? */
+int sim_device_is_hit(const sim_device *device, uint32_t class);
 #endif

@@ -13,7 +13,7 @@ static const char *const nodes[] = {"here", "spread", "own"};
 static const char *const truths[] = {"false", "true"};
 static const char *const rates[] = {"f64", "f32", "bf16", "f16", "f8", "i8"};
 
-/* The fields of each kind; all have at, kind and pJ. */
+/* The fields of each kind; all have at, kind, pJ and assumed. */
 enum { FIELDS = 10 };
 static const char *const fields[][FIELDS] = {
     {"at", "kind", "pJ", "does", "workers", "first_s", "rate", "grain"},
@@ -30,13 +30,14 @@ const char *sim_class_kind_name(uint32_t kind) {
 }
 
 static int32_t check_fields(const sim_class *c, const sim_node *node, bs_error *err) {
-  const char *known[FIELDS + 2];
+  const char *known[FIELDS + 3];
   uint32_t n = 0;
   while (n < FIELDS && fields[c->kind][n] != NULL) {
     known[n] = fields[c->kind][n];
     n++;
   }
   for (uint32_t m = 0; m < 2 && c->kind == SIM_MEMORY; m++) known[n++] = memory_more[m];
+  known[n++] = "assumed";
   return sim_read_fields(node, known, n, err);
 }
 
@@ -81,6 +82,7 @@ static int32_t read_words(sim_class *c, const sim_node *node, bs_error *err) {
   if (rc == BS_OK) rc = sim_read_word(sim_tree_entry(node, "shape"), shapes, 5, &c->shape, err);
   if (rc == BS_OK) rc = sim_read_word(sim_tree_entry(node, "node"), nodes, 3, &c->node, err);
   if (rc == BS_OK) rc = sim_read_word(sim_tree_entry(node, "posted"), truths, 2, &c->posted, err);
+  if (rc == BS_OK) rc = sim_read_word(sim_tree_entry(node, "assumed"), truths, 2, &c->assumed, err);
   c->grain[0] = c->grain[1] = c->grain[2] = 1;
   if (rc != BS_OK || grain == NULL) return rc;
   rc = sim_read_counts(grain, c->grain, 3, &n, err);

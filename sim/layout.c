@@ -47,6 +47,12 @@ static uint32_t parts_of(const sim_device *d, const sim_class *c) {
   return places;
 }
 
+static double share_reached(const sim_device *d, const sim_class *c) {
+  if (c->kind == SIM_SERVER && c->does == SIM_DOES_PRODUCT) return d->of_units;
+  if (c->kind == SIM_MEMORY && !sim_device_is_hit(d, (uint32_t)(c - d->classes))) return d->of_memory;
+  return 1;
+}
+
 static void fill_part(const sim_layout *l, const sim_class *c, uint32_t index, sim_part *p) {
   const sim_device *d = l->device;
   *p = (sim_part){.kind = c->kind,
@@ -57,7 +63,7 @@ static void fill_part(const sim_layout *l, const sim_class *c, uint32_t index, s
                   .credit = c->credit,
                   .interleave = c->interleave,
                   .bytes = c->bytes};
-  const double speed = l->speed[c - d->classes] > 0 ? l->speed[c - d->classes] : 1;
+  const double speed = (l->speed[c - d->classes] > 0 ? l->speed[c - d->classes] : 1) * share_reached(d, c);
   p->q32 = q32_of((c->kind == SIM_SERVER ? server_rate(c, l->dtype) : c->rate[0]) * speed);
   if (c->kind == SIM_SERVER && c->does != SIM_DOES_PRODUCT) p->grain = c->grain[0];
   if (c->kind == SIM_MEMORY && c->node == SIM_NODE_OWN)

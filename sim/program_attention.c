@@ -135,7 +135,7 @@ static int32_t make(const sim_layout *layout, const sim_op *op, const sim_knobs 
   a->values = 2 * sim_grained(k->tm, grain[0]) * sim_grained(s->e, grain[1]) * sim_grained(k->tn, grain[2]);
   rc = sim_plan_tokens((double)a->blocks, err);
   if (rc == BS_OK) rc = sim_plan_tokens((double)steps_of(a) * 5 + 2.0 * (double)a->blocks, err);
-  if (rc == BS_OK) rc = sim_device_fits(layout->device, scratch_of(a), err);
+  if (rc == BS_OK) rc = sim_device_fits(layout->device, layout->device->lanes_each * scratch_of(a), err);
   if (rc != BS_OK) return rc;
   a->lanes = calloc(layout->device->lanes, sizeof *a->lanes);
   if (a->lanes == NULL)

@@ -31,14 +31,20 @@ static inline uint64_t sim_grained(uint64_t n, uint32_t grain) {
   return grain > 1 ? sim_divided(n, grain) * grain : n;
 }
 
-/* ---- lanes that work (knobs where_first, where_places): a lane of each place, then the next of each ---- */
+/* ---- lanes that work (knobs where_first, where_places, resident): a lane of each place, then the next of
+ * each ---- */
 
 static inline uint32_t sim_working_places(const sim_layout *l, const sim_knobs *k) {
   return k->where_places > 0 ? k->where_places : l->device->levels[l->device->lane_level].places;
 }
 
+static inline uint32_t sim_resident(const sim_layout *l, const sim_knobs *k) {
+  const uint32_t each = l->device->lanes_each;
+  return k->resident > 0 && k->resident < each ? k->resident : each;
+}
+
 static inline uint32_t sim_working(const sim_layout *l, const sim_knobs *k) {
-  return sim_working_places(l, k) * l->device->lanes_each;
+  return sim_working_places(l, k) * sim_resident(l, k);
 }
 
 /* Which of them a lane is. 0: it is idle. */
@@ -46,7 +52,7 @@ static inline int sim_works(const sim_layout *l, const sim_knobs *k, uint32_t la
   const uint32_t each = l->device->lanes_each, places = sim_working_places(l, k);
   const uint32_t place = lane / each - k->where_first;
   *out_number = lane % each * places + place;
-  return lane / each >= k->where_first && place < places;
+  return lane / each >= k->where_first && place < places && lane % each < sim_resident(l, k);
 }
 
 static inline uint32_t sim_lane_at(const sim_layout *l, const sim_knobs *k, uint32_t number) {

@@ -51,11 +51,14 @@ static void set_depth(sim_product *p, uint32_t grain) {
   p->jobs_a_tile = STEP * p->steps + TAIL;
 }
 
-/* Do the bytes in flight of all lanes stay below half of each cache? */
+/* Do the bytes in flight of all lanes stay below half of each cache? Lanes of one row or column of tiles
+ * share their tiles there. */
 static int caches_hold(const sim_product *p) {
   const sim_device *d = p->layout->device;
-  const uint64_t flight = (uint64_t)sim_working(p->layout, &p->knobs) * p->knobs.stages *
-                          (p->knobs.tm + p->knobs.tn) * p->depth * p->shape.in_bytes;
+  const uint64_t rows = least(p->knobs.group, p->row_tiles),
+                 columns = least(divided(sim_working(p->layout, &p->knobs), rows), p->column_tiles);
+  const uint64_t flight =
+      p->knobs.stages * (rows * p->knobs.tm + columns * p->knobs.tn) * p->depth * p->shape.in_bytes;
   for (uint32_t c = 0; c < d->n_classes; c++)
     if (d->classes[c].kind == SIM_CACHE && flight > d->classes[c].bytes / 2) return 0;
   return 1;
@@ -90,6 +93,7 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   if (p->knobs.group == 0) p->knobs.group = 1;
   if (p->knobs.accumulators == 0) p->knobs.accumulators = 1;
   if (p->knobs.split == 0) p->knobs.split = 1;
+  p->knobs.resident = sim_resident(layout, knobs);
   if (p->knobs.split > 1) { /* sums in f32; the epilogue comes when they have been added */
     p->shape.out_bytes = 4;
     p->shape.epilogue = 0;
@@ -127,7 +131,7 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   const sim_class *unit = &layout->device->classes[p->unit];
   p->amount = 2 * grained(p->knobs.tm, unit->grain[0]) * grained(p->knobs.tn, unit->grain[1]) *
               grained(p->depth, unit->grain[2]);
-  return sim_device_fits(layout->device, scratch_of(p), err);
+  return sim_device_fits(layout->device, p->knobs.resident * scratch_of(p), err);
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------- */
@@ -136,7 +140,8 @@ typedef struct spot {
   uint64_t turn, part, tile_row, tile_column, tile; /* the lane's how many-th tile, and which it is */
 } spot;
 
-/* Rows of tiles are taken in groups: within a group lanes go down the rows first. */
+/* Tiles go to a lane of each place first, then to the next one of each. Rows of tiles are taken in groups:
+ * within a group lanes go down the rows first. */
 static int spot_of(const sim_product *p, uint32_t lane, uint64_t turn, spot *out) {
   uint32_t mine;
   const int works = sim_works(p->layout, &p->knobs, lane, &mine);
@@ -262,12 +267,16 @@ uint64_t sim_product_bound(const sim_product *p) {
   const uint64_t moved[] = {(p->column_tiles * s->m + p->row_tiles * s->n) * s->k * s->in_bytes,
                             s->m * s->n * s->out_bytes * p->knobs.split}; /* by load, by store */
   uint64_t amounts[SIM_CLASSES] = {0}, bound = 0;
-  for (uint32_t w = SIM_WAY_LOAD; w <= SIM_WAY_STORE; w++)
+  const uint64_t once = (s->m + s->n) * s->k * s->in_bytes; /* what no cache can spare */
+  for (uint32_t w = SIM_WAY_LOAD; w <= SIM_WAY_STORE; w++) {
+    uint32_t past = SIM_CLASSES; /* the memory that hits go on at */
     for (uint32_t i = 0; i < d->ways[w].n; i++) {
       const uint32_t c = d->ways[w].classes[i], kind = d->classes[c].kind;
-      if (kind == SIM_CACHE) break; /* what hits goes no further */
-      if (kind == SIM_LINK || kind == SIM_MEMORY) amounts[c] += moved[w];
+      if (kind == SIM_CACHE) past = d->classes[c].hit;
+      if (c == past) past = SIM_CLASSES;
+      if (kind == SIM_LINK || kind == SIM_MEMORY) amounts[c] += past == SIM_CLASSES ? moved[w] : once;
     }
+  }
   amounts[p->unit] = p->tiles * p->steps * p->amount;
   for (uint32_t c = 0; c < d->n_classes; c++)
     if (amounts[c] > 0) bound = sim_max(bound, over_units(p, c, amounts[c]));

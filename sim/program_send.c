@@ -29,9 +29,11 @@ static int32_t make(const sim_layout *layout, const sim_op *op, const sim_knobs 
   s->tiles = sim_divided(s->share, s->plan.knobs.tm);
   if (rc == BS_OK) rc = sim_plan_tokens((double)s->tiles * JOBS * lanes, err);
   const uint64_t slots = d->classes[rc == BS_OK ? s->plan.queue : 0].workers;
-  return rc == BS_OK
-             ? sim_device_fits(d, (s->plan.knobs.stages + slots) * s->plan.knobs.tm * s->shape.bytes, err)
-             : rc;
+  return rc == BS_OK ? sim_device_fits(d,
+                                       (uint64_t)d->lanes_each * (s->plan.knobs.stages + slots) *
+                                           s->plan.knobs.tm * s->shape.bytes,
+                                       err)
+                     : rc;
 }
 
 /* Adds a stop at the queue of a lane. */

@@ -12,19 +12,20 @@
 #include "lab/sim/inside_rows.h"
 #include "sim/launch.h"
 
-enum { TM, TN, TK, STAGES, GROUP, ACCUMULATORS, GRAIN, AHEAD, SPLIT, ROWS };
-static const char *const names[BS_INSIDE_KNOBS] = {"tm",           "tn",    "tk",    "stages", "group",
-                                                   "accumulators", "grain", "ahead", "split",  "layout"};
+enum { TM, TN, TK, STAGES, GROUP, ACCUMULATORS, GRAIN, AHEAD, SPLIT, RESIDENT, ROWS };
+static const char *const names[BS_INSIDE_KNOBS] = {
+    "tm", "tn", "tk", "stages", "group", "accumulators", "grain", "ahead", "split", "resident", "layout"};
 
 /* The knobs that make a tile, and those that an op has besides. */
 #define OF(knob) (1u << (knob))
 static const struct {
   uint32_t tile, further;
-} knobs_of[SIM_OPS] = {[SIM_OP_PRODUCT] = {OF(TM) | OF(TN) | OF(TK),
-                                           OF(GROUP) | OF(ACCUMULATORS) | OF(GRAIN) | OF(SPLIT) | OF(ROWS)},
-                       [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
-                       [SIM_OP_MAP] = {OF(TM), 0},
-                       [SIM_OP_SEND] = {OF(TM), 0}};
+} knobs_of[SIM_OPS] = {
+    [SIM_OP_PRODUCT] = {OF(TM) | OF(TN) | OF(TK),
+                        OF(GROUP) | OF(ACCUMULATORS) | OF(GRAIN) | OF(SPLIT) | OF(RESIDENT) | OF(ROWS)},
+    [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
+    [SIM_OP_MAP] = {OF(TM), 0},
+    [SIM_OP_SEND] = {OF(TM), 0}};
 enum { MAP_TILE = 16384 }; /* elements, unless tm is given */
 
 /* ---- knobs ------------------------------------------------------------------------------------- */
@@ -68,7 +69,8 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
     if (nearest != NULL)
       bs_error_hint(err, "did you mean '%s'?", nearest);
     else
-      bs_error_hint(err, "tm, tn, tk, stages, group, accumulators, grain, ahead, split, where, layout");
+      bs_error_hint(err,
+                    "tm, tn, tk, stages, group, accumulators, grain, ahead, split, resident, where, layout");
     return BS_USAGE;
   }
   int32_t rc = BS_OK;
@@ -88,6 +90,7 @@ int32_t bs_inside_knobs_first(const bs_inside_knobs *k, sim_knobs *out, bs_error
                      .group = k->values[GROUP][0],
                      .accumulators = k->values[ACCUMULATORS][0],
                      .grain = k->values[GRAIN][0],
+                     .resident = k->values[RESIDENT][0],
                      .rows = k->values[ROWS][0]};
   if (out->tm > 0 && out->tn > 0 && out->tk > 0 && out->stages > 0) return BS_OK;
   return bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "tm, tn, tk and stages must be given");
@@ -119,6 +122,8 @@ static void say_knobs(const sim_program *p, uint32_t kind, char *out, size_t siz
   if (k->group > 1) n += (size_t)snprintf(out + n, size - n, ";group=%u", k->group);
   if (k->accumulators > 1) n += (size_t)snprintf(out + n, size - n, ";accumulators=%u", k->accumulators);
   if (k->split > 1) n += (size_t)snprintf(out + n, size - n, ";split=%u", k->split);
+  if ((further & OF(RESIDENT)) && p->plan.layout->device->lanes_each > 1)
+    n += (size_t)snprintf(out + n, size - n, ";resident=%u", k->resident);
   if (k->rows) snprintf(out + n, size - n, ";layout=rows");
 }
 
@@ -205,8 +210,10 @@ static void device_tiles(space *s, const sim_op *op) {
   if (s->kind == SIM_OP_PRODUCT) {
     for (uint32_t t = 0; t < d->n_tiles; t++)
       if (asks(k, TM, d->tiles[t][0]) && asks(k, TN, d->tiles[t][1]) && asks(k, TK, d->tiles[t][2]))
-        s->tiles[s->n_tiles++] =
-            (sim_knobs){.tm = d->tiles[t][0], .tn = d->tiles[t][1], .tk = d->tiles[t][2]};
+        s->tiles[s->n_tiles++] = (sim_knobs){.tm = d->tiles[t][SIM_TILE_M],
+                                             .tn = d->tiles[t][SIM_TILE_N],
+                                             .tk = d->tiles[t][SIM_TILE_K],
+                                             .resident = d->tiles[t][SIM_TILE_RESIDENT]};
   } else if (s->kind == SIM_OP_ATTENTION) {
     for (uint32_t t = 0; t < d->n_attention; t++)
       if (asks(k, TM, d->attention[t][0]) && asks(k, TN, d->attention[t][1]))
@@ -250,9 +257,10 @@ static int candidate(const space *s, uint32_t i, sim_knobs *out) {
   i /= s->n_tiles;
   out->stages = pick(of_device ? s->device->stages : k->values[STAGES],
                      of_device ? s->device->n_stages : k->n[STAGES], 2, &i);
-  out->group = pick(k->values[GROUP], k->n[GROUP], 1, &i);
+  out->group = pick(k->values[GROUP], k->n[GROUP], s->kind == SIM_OP_PRODUCT ? s->device->group : 1, &i);
   out->accumulators = pick(k->values[ACCUMULATORS], k->n[ACCUMULATORS], 1, &i);
   out->grain = pick(k->values[GRAIN], k->n[GRAIN], 0, &i);
+  out->resident = pick(k->values[RESIDENT], k->n[RESIDENT], out->resident, &i);
   out->split = pick(k->values[SPLIT], k->n[SPLIT], 1, &i);
   out->rows = pick(k->values[ROWS], k->n[ROWS], 0, &i);
   if (s->kind == SIM_OP_ATTENTION) { /* without the knob: not ahead, and one ahead where a slot is left */
@@ -278,8 +286,10 @@ static int32_t run_once(bs_inside_answer *a, const sim_inside_config *hooks, voi
   return rc;
 }
 
-/* A candidate that does not fit is left out, unless none fits. */
-static int32_t choose(bs_inside_answer *a, const space *s, sim_knobs *out_best, bs_error *err) {
+/* A candidate that does not fit is left out, unless none fits. *out_last: the best was simulated last, so
+ * that the layout has what its parts did. */
+static int32_t choose(bs_inside_answer *a, const space *s, double least_gain, sim_knobs *out_best,
+                      int *out_last, bs_error *err) {
   bs_error first = BS_ERROR_INIT;
   uint64_t best = SIM_NEVER;
   sim_knobs knobs;
@@ -287,7 +297,7 @@ static int32_t choose(bs_inside_answer *a, const space *s, sim_knobs *out_best, 
     bs_error why = BS_ERROR_INIT;
     sim_inside_result result;
     int32_t rc = make_again(a, &knobs, &why);
-    if (rc == BS_OK && sim_program_bound(&a->program) >= best) {
+    if (rc == BS_OK && (double)sim_program_bound(&a->program) >= (double)best * (1 - least_gain)) {
       a->skipped++;
       continue;
     }
@@ -299,10 +309,11 @@ static int32_t choose(bs_inside_answer *a, const space *s, sim_knobs *out_best, 
       continue;
     }
     a->tried++;
-    if (result.settled < best) {
-      best = result.settled;
-      *out_best = knobs;
-    }
+    *out_last = result.settled < best;
+    if (!*out_last) continue;
+    best = result.settled;
+    a->result = result;
+    *out_best = knobs;
   }
   if (best != SIM_NEVER) return BS_OK;
   if (err != NULL) *err = first;
@@ -345,8 +356,16 @@ static int32_t add_launch(bs_inside_answer *a, bs_error *err) {
   return BS_OK;
 }
 
-int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
-                       bs_error *err) {
+int32_t bs_inside_has(const char *op, bs_error *err) {
+  char text[160];
+  uint32_t dtype;
+  sim_op what;
+  return bs_inside_op_read(op, 0, &what, &dtype, text, sizeof text, err);
+}
+
+/* Chooses, and makes the program. *out_simulated: its run was the last. */
+static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
+                    int *out_simulated, bs_error *err) {
   uint32_t dtype = 0;
   sim_knobs best = {0};
   space s = {0};
@@ -356,15 +375,40 @@ int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_in
   rc = make_space(&s, device, &out->what, ask, err);
   if (rc == BS_OK) rc = sim_layout_make(device, dtype, &out->layout, err);
   if (rc == BS_OK) rc = read_where(&out->layout, ask->knobs.where, &s.where, err);
-  if (rc == BS_OK) rc = choose(out, &s, &best, err);
+  if (ask->chosen != NULL)
+    best = *ask->chosen;
+  else if (rc == BS_OK)
+    rc = choose(out, &s, ask->least_gain, &best, out_simulated, err);
   if (rc == BS_OK) rc = make_again(out, &best, err);
-  if (rc == BS_OK) rc = run_best(out, err);
   if (rc == BS_OK) say_knobs(&out->program, out->what.kind, out->knobs, sizeof out->knobs);
   if (rc == BS_OK && ask->knobs.where[0] != '\0')
     snprintf(out->knobs + strlen(out->knobs), sizeof out->knobs - strlen(out->knobs), ";where=%s",
              ask->knobs.where);
+  return rc;
+}
+
+int32_t bs_inside_best(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
+                       bs_error *err) {
+  int simulated = 0;
+  const int32_t rc = find(device, ask, out, &simulated, err);
+  return rc == BS_OK && !simulated ? run_once(out, NULL, NULL, &out->result, err) : rc;
+}
+
+int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
+                       bs_error *err) {
+  int simulated = 0;
+  int32_t rc = find(device, ask, out, &simulated, err);
+  if (rc == BS_OK) rc = run_best(out, err);
   if (rc == BS_OK) rc = bs_inside_rows(out, err);
   return rc == BS_OK ? add_launch(out, err) : rc;
+}
+
+int32_t bs_inside_again(bs_inside_answer *a, uint64_t *out_ps, bs_error *err) {
+  sim_inside_result result = {0};
+  int32_t rc = sim_layout_reset(&a->layout, err);
+  if (rc == BS_OK) rc = sim_program_run(&a->program, &a->layout, NULL, &result, err);
+  *out_ps = result.settled;
+  return rc;
 }
 
 void bs_inside_close(bs_inside_answer *a) {

@@ -8,7 +8,7 @@
 #include "sim/program.h"
 #include "sim/trace.h"
 
-enum { BS_INSIDE_KNOBS = 10, BS_INSIDE_VALUES = 8 };
+enum { BS_INSIDE_KNOBS = 11, BS_INSIDE_VALUES = 8 };
 
 /* Values that are tried of each knob; none: those of the device's tiles, or the default. */
 typedef struct bs_inside_knobs {
@@ -20,6 +20,8 @@ typedef struct bs_inside_ask {
   const char *op;    /* of inside_op.h */
   uint32_t epilogue; /* further ops on each element of Y */
   bs_inside_knobs knobs;
+  const sim_knobs *chosen; /* NULL: the fastest */
+  double least_gain;       /* a candidate that cannot be faster than the best by this share is left out */
 } bs_inside_ask;
 
 /* A run that was chosen. */
@@ -43,6 +45,13 @@ int32_t bs_inside_knobs_first(const bs_inside_knobs *knobs, sim_knobs *out, bs_e
  * sim/program.h. Close it in every case. The device must live as long. */
 int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                        bs_error *err);
+/* BS_OK: the op has a program. BS_USAGE, BS_UNSUPPORTED as above. */
+int32_t bs_inside_has(const char *op, bs_error *err);
+/* bs_inside_best does the same and makes no rows. */
+int32_t bs_inside_best(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
+                       bs_error *err);
+/* Runs the chosen program once more, with rates as layout.speed has them. */
+int32_t bs_inside_again(bs_inside_answer *answer, uint64_t *out_ps, bs_error *err);
 void bs_inside_close(bs_inside_answer *answer);
 /* Runs the chosen program once more and puts its spans into a trace: a rank a lane, a lane a class. */
 int32_t bs_inside_trace(bs_inside_answer *answer, sim_trace *trace, bs_error *err);

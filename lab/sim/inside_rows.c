@@ -129,7 +129,11 @@ int32_t bs_inside_rows(bs_inside_answer *a, bs_error *err) {
     rc = run_faster(a, classes[i], &us, err);
     json_object_set_new(json_array_get(a->rows, i), "faster_us", json_real(us));
   }
-  json_object_set_new(total, "binds", json_string(binding(a->rows, time_us)));
+  const char *binds = binding(a->rows, time_us);
+  const uint32_t class = sim_device_class(device, binds);
+  json_object_set_new(total, "binds", json_string(binds));
+  if (class < device->n_classes && device->classes[class].assumed)
+    json_object_set_new(total, "label", json_string("assumed"));
   json_array_append_new(a->rows, total);
   return rc;
 }

@@ -287,6 +287,45 @@ START_TEST(a_cache_saves_what_lanes_share) {
 }
 END_TEST
 
+/* 4 SMs of 4 lanes each that share a unit. */
+#define BLOCKS(more)                                                                                       \
+  "{name: blocks, label: example, levels: {sm: 4}, lane: {at: sm, count: 4, scratch_B: 65535}, parts: {"   \
+  "tensor: {at: sm, kind: server, does: product, rate: 1e12}, ram: {at: package, kind: memory, Bps: inf}}" \
+  ", ways: {load: [ram], store: [ram]}" more "}"
+
+static void count_tiles(void *user, uint32_t lane, uint64_t index, const sim_job *job, uint64_t begin,
+                        uint64_t end) {
+  const sim_product *p = user;
+  uint32_t *tiles = p->told;
+  (void)index;
+  (void)begin;
+  (void)end;
+  tiles[lane] += job->what == SIM_STORE;
+}
+
+/* Tiles go to every SM before one gets a second; the third and fourth lane of each have none. */
+START_TEST(resident_lanes_share_a_unit_and_its_scratch) {
+  const sim_product_shape shape = {64, 6 * 64, 64, 2, 2, 1};
+  const sim_inside_config hooks = {.done = count_tiles};
+  sim_knobs k = {.tm = 64, .tn = 64, .tk = 32, .stages = 1, .grain = 1, .resident = 2};
+  uint32_t tiles[16] = {0};
+  bs_error err = BS_ERROR_INIT;
+  ran r;
+  open_device(BLOCKS(", efficiency: {units: 0.5}"), BS_BF16, &r);
+  ck_assert_int_eq(sim_product_make(&r.layout, &shape, &k, &r.program, &err), BS_NO_MEMORY);
+  ck_assert_str_eq(err.message,
+                   "the buffers of a place's lanes take 65536 bytes, its scratch on blocks has 65535");
+  k.tk = 16;
+  ck_assert_int_eq(sim_product_make(&r.layout, &shape, &k, &r.program, &err), BS_OK);
+  r.program.told = tiles;
+  ck_assert_int_eq(sim_product_run(&r.program, &r.layout, &hooks, &r.result, &err), BS_OK);
+  for (uint32_t lane = 0; lane < 16; lane++)
+    ck_assert_uint_eq(tiles[lane], lane % 4 == 0 || lane == 1 || lane == 5);
+  ck_assert_uint_eq(r.result.end, 2 * 1048576); /* two tiles of 2 * 64^3 FLOP at half of 1 TFLOP/s */
+  sim_layout_free(&r.layout);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{k9_a_product_takes_the_time_of_its_closed_form},
                              {two_accumulators_hide_the_epilogue},
@@ -297,6 +336,7 @@ int main(void) {
                              {merged_steps_take_nearly_the_same_time},
                              {many_tokens_are_merged_and_too_many_refused},
                              {a_cache_saves_what_lanes_share},
+                             {resident_lanes_share_a_unit_and_its_scratch},
                              {0}};
   return run_tests("sim_program", tests, (test_setup){0});
 }
