@@ -36,6 +36,37 @@ static void put_node(bs_text *out, const bs_node *node) {
   bs_text_append(out, map ? "}" : "]", 1);
 }
 
+/* The entries that a fit replaces, and `parts`, of which each is a line. */
+static void put_entry(bs_text *out, const bs_node *entry, const char *name) {
+  bs_text_printf(out, "  %s:", entry->key);
+  if (strcmp(entry->key, "name") == 0 || strcmp(entry->key, "label") == 0) {
+    bs_text_printf(out, " %s\n", entry->key[0] == 'n' ? name : "calibrated");
+    return;
+  }
+  if (strcmp(entry->key, "parts") != 0) {
+    bs_text_append(out, " ", 1);
+    put_node(out, entry);
+    bs_text_append(out, "\n", 1);
+    return;
+  }
+  bs_text_append(out, "\n", 1);
+  for (const bs_node *part = entry->first; part != NULL; part = part->next) {
+    bs_text_printf(out, "    %s: ", part->key);
+    put_node(out, part);
+    bs_text_append(out, "\n", 1);
+  }
+}
+
+void bs_device_calibrated(const bs_device_file *f, const char *name, const bs_device_constants *constants,
+                          bs_text *out) {
+  bs_text_printf(out, "device:\n");
+  for (const bs_node *entry = bs_config_find(f->root, "device")->first; entry != NULL; entry = entry->next)
+    if (strcmp(entry->key, "launch") != 0 && strcmp(entry->key, "efficiency") != 0)
+      put_entry(out, entry, name);
+  bs_text_printf(out, "  launch: {first_s: %.9g}\n  efficiency: {units: %.9g, memory: %.9g}\n",
+                 constants->launch_s, constants->units, constants->memory);
+}
+
 /* ---- the file ---------------------------------------------------------------------------------- */
 
 static int32_t no_such_device(const char *configs_dir, const char *word, bs_error *err) {

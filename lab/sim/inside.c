@@ -26,7 +26,7 @@ static const struct {
     [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
     [SIM_OP_MAP] = {OF(TM), 0},
     [SIM_OP_SEND] = {OF(TM), 0}};
-enum { MAP_TILE = 16384 }; /* elements, unless tm is given */
+enum { MAP_TILE = 16384 }; /* elements of all lanes of a place, unless tm is given */
 
 /* ---- knobs ------------------------------------------------------------------------------------- */
 
@@ -220,7 +220,8 @@ static void device_tiles(space *s, const sim_op *op) {
         s->tiles[s->n_tiles++] = (sim_knobs){.tm = d->attention[t][0], .tn = d->attention[t][1]};
   } else { /* whole rows */
     const uint64_t row = s->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1;
-    s->tiles[s->n_tiles++] = (sim_knobs){.tm = (uint32_t)(row < MAP_TILE ? MAP_TILE / row * row : row)};
+    const uint64_t most = MAP_TILE / d->lanes_each;
+    s->tiles[s->n_tiles++] = (sim_knobs){.tm = (uint32_t)(row < most ? most / row * row : row)};
   }
 }
 
@@ -356,11 +357,13 @@ static int32_t add_launch(bs_inside_answer *a, bs_error *err) {
   return BS_OK;
 }
 
-int32_t bs_inside_has(const char *op, bs_error *err) {
+int32_t bs_inside_kind(const char *op, uint32_t *out_kind, bs_error *err) {
   char text[160];
-  uint32_t dtype;
-  sim_op what;
-  return bs_inside_op_read(op, 0, &what, &dtype, text, sizeof text, err);
+  uint32_t dtype = 0;
+  sim_op what = {0};
+  const int32_t rc = bs_inside_op_read(op, 0, &what, &dtype, text, sizeof text, err);
+  *out_kind = what.kind;
+  return rc;
 }
 
 /* Chooses, and makes the program. *out_simulated: its run was the last. */

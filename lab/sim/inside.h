@@ -45,8 +45,8 @@ int32_t bs_inside_knobs_first(const bs_inside_knobs *knobs, sim_knobs *out, bs_e
  * sim/program.h. Close it in every case. The device must live as long. */
 int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                        bs_error *err);
-/* BS_OK: the op has a program. BS_USAGE, BS_UNSUPPORTED as above. */
-int32_t bs_inside_has(const char *op, bs_error *err);
+/* BS_OK: the op has a program, of this enum sim_op_kind. BS_USAGE, BS_UNSUPPORTED as above. */
+int32_t bs_inside_kind(const char *op, uint32_t *out_kind, bs_error *err);
 /* bs_inside_best does the same and makes no rows. */
 int32_t bs_inside_best(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                        bs_error *err);

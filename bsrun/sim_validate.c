@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ * sim_validate.c - `bsrun sim validate`: measured times of ops, and those that the inside of a device gives.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "core/base/out_file.h"
+#include "core/base/text.h"
+#include "lab/config/compose.h"
+#include "lab/sim/validate.h"
+
+static const args_option options[] = {
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_DEVICE, NULL, 0},
+    {OPT_WITH_NAME, NULL, 0},
+    {OPT_TO, "the device with the fitted constants (--device FILE)", 0},
+    ARGS_TABLE,
+    ARGS_HELP,
+};
+
+static const bs_field fields[] = {
+    {"op", "OP", 0, 0},
+    {"measured_us", "MEASURED us", BS_FIELD_RIGHT, 6},
+    {"simulated_us", "SIMULATED us", BS_FIELD_RIGHT, 6},
+    {"error_percent", "ERROR %", BS_FIELD_RIGHT, 3},
+    {"roofline_us", "ROOFLINE us", BS_FIELD_RIGHT, 6},
+    {"roofline_percent", "ITS ERROR %", BS_FIELD_RIGHT, 3},
+    {"busiest", "BUSIEST", 0, 0},
+    {"note", "NOTE", 0, 0},
+    {"rows", "ROWS", BS_FIELD_WIDE, 0},
+    {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
+};
+
+static json_t *row_of(const bs_validate_rows *rows, uint32_t i) {
+  const bs_validate_row *r = &rows->row[i];
+  json_t *row = json_pack("{s:s, s:f}", "op", r->op, "measured_us", 1e6 * r->measured_s);
+  if (!r->has_program) {
+    json_object_set_new(row, "note", json_string("no program yet"));
+    return row;
+  }
+  json_object_set_new(row, "rows",
+                      json_string(!r->is_product                  ? "not fitted"
+                                  : bs_validate_held_out(rows, i) ? "held out"
+                                                                  : "fitted"));
+  json_object_set_new(row, "simulated_us", json_real(1e6 * r->simulated_s));
+  json_object_set_new(row, "error_percent", json_real(100 * (r->simulated_s / r->measured_s - 1)));
+  json_object_set_new(row, "roofline_us", json_real(1e6 * r->roofline_s));
+  json_object_set_new(row, "roofline_percent", json_real(100 * (r->roofline_s / r->measured_s - 1)));
+  json_object_set_new(row, "busiest", json_string(r->busiest));
+  json_object_set_new(row, "note", json_string(r->assumed ? "assumed" : r->is_product ? "" : "not fitted"));
+  json_object_set_new(row, "knobs", json_string(r->knobs));
+  return row;
+}
+
+static json_t *error_json(const bs_validate_error *e) {
+  return json_pack("{s:I, s:f, s:f, s:f}", "rows", (json_int_t)e->rows, "mean_percent", 100 * e->mean,
+                   "bias_percent", 100 * e->bias, "worst_percent", 100 * e->worst);
+}
+
+static int32_t print_json(const sim_device *d, const bs_validation *v, json_t *rows, bs_error *err) {
+  json_t *all = json_pack("{s:s, s:s, s:{s:f, s:f, s:f}, s:o, s:o, s:O}", "device", d->name, "label",
+                          d->label, "constants", "launch_us", 1e6 * v->constants.launch_s, "units",
+                          v->constants.units, "memory", v->constants.memory, "inside", error_json(&v->inside),
+                          "roofline", error_json(&v->roofline), "rows", rows);
+  int32_t rc = BS_OK;
+  if (all == NULL ||
+      json_dumpf(all, stdout, bs_report_json(stdout) | JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
+    rc = bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
+  fputs("\n", stdout);
+  json_decref(all);
+  return rc;
+}
+
+static void print_error(const char *what, const bs_validate_error *e) {
+  bs_print(stdout, "%s: mean |e| %.1f %%, bias %+.1f %%, worst %+.1f %%\n", what, 100 * e->mean,
+           100 * e->bias, 100 * e->worst);
+}
+
+static int32_t print(const args *a, const sim_device *d, const bs_validation *v, const bs_validate_rows *rows,
+                     bs_error *err) {
+  int format = 0;
+  json_t *shown = json_array(), *all = json_array();
+  int32_t rc = bsrun_format(a, &format, err);
+  const int table = format == BS_FORMAT_TABLE;
+  for (uint32_t i = 0; i < rows->n; i++) {
+    json_t *row = row_of(rows, i);
+    if (!rows->row[i].is_product || bs_validate_held_out(rows, i)) json_array_append(shown, row);
+    json_array_append_new(all, row);
+  }
+  if (rc == BS_OK && format == BS_FORMAT_JSON) {
+    rc = print_json(d, v, all, err);
+  } else if (rc == BS_OK) {
+    if (table)
+      bs_print(
+          stdout,
+          "device %s (%s): launch %.1f us, units reach %.3f of their rate, memory %.3f: fitted to %u rows\n"
+          "the %u rows that the fit has not seen:\n\n",
+          d->name, d->label, 1e6 * v->constants.launch_s, v->constants.units, v->constants.memory,
+          rows->n_products - v->inside.rows, v->inside.rows);
+    rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], table ? shown : all, err);
+    if (rc == BS_OK && table) {
+      bs_print(stdout, "\n");
+      print_error("inside of the device", &v->inside);
+      print_error("roofline, same constants", &v->roofline);
+    }
+  }
+  json_decref(shown);
+  json_decref(all);
+  return rc;
+}
+
+static int32_t name_of(const args *a, const sim_device *d, char *out, size_t size, bs_error *err) {
+  const char *name = args_value(a, "name");
+  const int n = snprintf(out, size, "%s%s", name != NULL ? name : d->name, name != NULL ? "" : "-fitted");
+  if (n > 0 && (size_t)n < size && out[0] >= 'a' && out[0] <= 'z' &&
+      out[strspn(out, "abcdefghijklmnopqrstuvwxyz0123456789-_")] == '\0')
+    return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE",
+                      "--with name: '%.60s' is no name of at most %zu of a-z 0-9 - _, the first a letter",
+                      out, size - 1);
+}
+
+static int32_t write_device(const args *a, const bs_device_file *file, const bs_validation *v,
+                            bs_error *err) {
+  const char *path = args_value(a, "to");
+  char name[sizeof file->device.name];
+  bs_text text = {0};
+  const int32_t rc = name_of(a, &file->device, name, sizeof name, err);
+  if (rc != BS_OK) return rc;
+  bs_text_printf(
+      &text,
+      "# Made by `bsrun sim validate %s --device %s`. Three constants were fitted to measured times.\n"
+      "# On %u rows that the fit had not seen: mean |e| %.1f %%, bias %+.1f %%, worst %+.1f %%;\n"
+      "# a roofline with the same constants: %.1f, %+.1f, %+.1f %%.\n",
+      a->words[0], args_value(a, "device"), v->inside.rows, 100 * v->inside.mean, 100 * v->inside.bias,
+      100 * v->inside.worst, 100 * v->roofline.mean, 100 * v->roofline.bias, 100 * v->roofline.worst);
+  bs_device_calibrated(file, name, &v->constants, &text);
+  const int why = text.failed ? ENOMEM : bs_out_text(path, text.data, text.size);
+  bs_text_free(&text);
+  if (why != 0)
+    return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "%s cannot be written: %s", path, strerror(why));
+  bs_print(stderr, "bsrun: note: wrote %s; use it with --device %s\n", path, path);
+  return BS_OK;
+}
+
+/* Shares above 1 are no efficiency. */
+static void tell_beyond(const args *a, const bs_device_constants *c) {
+  char text[160];
+  if (c->units <= 1 && c->memory <= 1) return;
+  snprintf(text, sizeof text,
+           "units reach %.3f of their rate and memory %.3f: above 1 another figure of the device, or its "
+           "tiles, are wrong",
+           c->units, c->memory);
+  bsrun_note(args_has(a, "quiet"), text);
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  bs_device_file file = {0};
+  bs_validation v = {0};
+  bs_validate_rows *rows = calloc(1, sizeof *rows);
+  char *dir = NULL;
+  int32_t rc = rows != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for rows");
+  if (rc == BS_OK && !args_has(a, "device")) {
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--device is missing");
+    bs_error_hint(err, "bsrun sim validate docs/data/llmcompass-a100-gemm.csv --device a100-sxm");
+  }
+  if (rc == BS_OK) rc = bs_validate_read(a->words[0], rows, err);
+  if (rc == BS_OK) rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = bs_device_open(dir, args_value(a, "device"), &file, err);
+  if (rc == BS_OK) rc = bs_validate(&file.device, a->words[0], rows, &v, err);
+  bs_device_place_error(&file, rc, err);
+  if (rc == BS_OK && args_has(a, "to")) rc = write_device(a, &file, &v, err);
+  if (rc == BS_OK) rc = print(a, &file.device, &v, rows, err);
+  if (rc == BS_OK) tell_beyond(a, &v.constants);
+  bs_device_close(&file);
+  free(dir);
+  free(rows);
+  return rc;
+}
+
+const bsrun_verb sim_validate_verb = {
+    .name = "validate",
+    .words = "ROWS.csv --device D [--to FILE]",
+    .summary = "hold the inside of a device to measured times of ops",
+    .about =
+        "ROWS has a head, op,seconds, and a line for each measured op. Three constants are fitted to\n"
+        "every second row: the launch, and the shares of their rates that units and memories reach.\n"
+        "The errors are those of the other rows, of the device and of a roofline with the same\n"
+        "constants. A row whose time an assumed figure of the device changes says so. --to writes a\n"
+        "calibrated device.\n",
+    .examples =
+        "  bsrun sim validate docs/data/llmcompass-a100-gemm.csv --device a100-sxm\n"
+        "  bsrun sim validate rows.csv --device a100-sxm --to mine.yaml\n"
+        "  bsrun sim explain --inside 'matmul n4096k4096b4096:f16' --device ./mine.yaml\n",
+    .options = options,
+    .run = run,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * validate.h - the inside of a device is held to measured times of ops: `bsrun sim validate`. Three constants
+ * are fitted to every second row; the errors are those of the others, of the device and of a roofline with
+ * the same constants. */
+#ifndef BS_LAB_SIM_VALIDATE_H
+#define BS_LAB_SIM_VALIDATE_H
+#include <jansson.h>
+
+#include "lab/config/device_file.h"
+#include "sim/program.h"
+
+enum { BS_VALIDATE_LEAST = 8, BS_VALIDATE_MOST = 512, BS_VALIDATE_ROUNDS = 3 };
+
+/* A row of the file, and what was found of it. */
+typedef struct bs_validate_row {
+  char op[128];
+  uint32_t line;
+  double measured_s;
+  int has_program, is_product;    /* only products are fitted to, and count in the means */
+  double simulated_s, roofline_s; /* of the constants, the launch among them */
+  double units_s, memory_s;       /* closed forms of the roofline, at the device's own rates */
+  double unit_busy, memory_busy;  /* shares of the time without the launch */
+  sim_knobs chosen;               /* of the first round; tm 0: none yet */
+  char busiest[24], knobs[160];   /* a class of parts */
+  int assumed;                    /* a rate that is assumed counts in its time */
+} bs_validate_row;
+
+typedef struct bs_validate_rows {
+  uint32_t n, n_products;
+  bs_validate_row row[BS_VALIDATE_MOST];
+} bs_validate_rows;
+
+/* Relative errors of the held-out rows. */
+typedef struct bs_validate_error {
+  uint32_t rows;
+  double mean, bias, worst;
+} bs_validate_error;
+
+typedef struct bs_validation {
+  bs_device_constants constants;
+  bs_validate_error inside, roofline;
+} bs_validation;
+
+/* op,seconds; # begins a comment. BS_INPUT BS-VALIDATE-FILE with the line. */
+int32_t bs_validate_read(const char *path, bs_validate_rows *out, bs_error *err);
+/* Fits on rows 1, 3, .. and judges 2, 4, .. of the products. BS_INPUT BS-VALIDATE-FEW: fewer
+ * than 8 of them. */
+int32_t bs_validate(const sim_device *device, const char *path, bs_validate_rows *inout_rows,
+                    bs_validation *out, bs_error *err);
+/* Is row i one of those that were not fitted to? */
+int bs_validate_held_out(const bs_validate_rows *rows, uint32_t i);
+#endif
