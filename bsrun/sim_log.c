@@ -8,8 +8,8 @@
 #include "bsrun/bsrun.h"
 #include "core/base/error.h"
 #include "lab/config/compose.h"
-#include "lab/json.h"
 #include "lab/config/device_file.h"
+#include "lab/json.h"
 #include "lab/sim/replay.h"
 
 static int32_t open_device(const char *word, bs_device_file *out, bs_error *err) {
