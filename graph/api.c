@@ -212,7 +212,7 @@ static int64_t guess_of(bs_graph *g, const bs_dim *const *dims, uint32_t n_dims)
     const lower_options options = {.dims = dims,
                                    .n_dims = n_dims,
                                    .missing = guesses[i],
-                                   .folder = {gfold_run, &g->fold},
+                                   .folder = {.run = gfold_run, .user = &g->fold},
                                    .issue = count_issue,
                                    .issue_user = &quiet};
     const int32_t rc = lower_model(g->model, &options, &lowered, NULL);
@@ -251,7 +251,7 @@ BS_API int32_t bs_graph_check(bs_graph *g, const char *backend, const bs_dim *co
   const lower_options options = {.dims = dims,
                                  .n_dims = n_dims,
                                  .missing = guess_of(g, dims, n_dims),
-                                 .folder = {gfold_run, &g->fold},
+                                 .folder = {.run = gfold_run, .user = &g->fold},
                                  .issue = count_issue,
                                  .issue_user = &a,
                                  .not_judged = pass_over};

@@ -138,6 +138,7 @@ int32_t bs_inside_op_read(const char *text, uint32_t epilogue, sim_op *out, uint
   bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "%s has no program for the inside of a device",
                bs_kernel_problem_op(problem.kind));
   bs_error_hint(err,
-                "matmul, matmul_dx, matmul_dw, attention, map, copy, send and others of docs/inside.md do");
+                "matmul, matmul_dx, matmul_dw, attention, map, copy, send and others of "
+                "share/doc/blockshock/inside.md do");
   return BS_UNSUPPORTED;
 }

@@ -36,7 +36,7 @@ static void give(const uint8_t *data, size_t size) {
   gmodel *model = NULL;
   graph *g = NULL;
   bs_error err = BS_ERROR_INIT;
-  const lower_options options = {.missing = 3, .folder = {leave_zeros, NULL}, .issue = each_issue};
+  const lower_options options = {.missing = 3, .folder = {.run = leave_zeros}, .issue = each_issue};
   if (import_onnx_bytes(data, size, &model, &err) == BS_OK && gmodel_check(model, &err) == BS_OK) {
     const int32_t rc = lower_model(model, &options, &g, &err);
     if (rc != BS_OK && (g != NULL || err.id[0] == '\0' || rc == BS_INTERNAL)) abort();
