@@ -143,8 +143,8 @@ static const args_option replay_options[] = {
 
 static const bs_field replay_fields[] = {
     {"check", "CHECK", 0, 0},
-    {"found", "FOUND", BS_FIELD_RIGHT, 4},
-    {"limit", "LIMIT", BS_FIELD_RIGHT, 4},
+    {"found", "FOUND", BS_FIELD_RIGHT, 8},
+    {"limit", "LIMIT", BS_FIELD_RIGHT, 8},
     {"ok", "OK", 0, 0},
     {"of", "OF", 0, 0},
 };

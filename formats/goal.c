@@ -74,10 +74,11 @@ static void skip(reading *r) {
     } else if (left > 1 && r->at[0] == '/' && r->at[1] == '/') {
       while (r->at < r->end && *r->at != '\n') r->at++;
     } else if (left > 1 && r->at[0] == '/' && r->at[1] == '*') {
+      const char *end = r->at + 2;
+      while (r->end - end > 1 && !(end[0] == '*' && end[1] == '/')) end++;
+      if (r->end - end < 2) return; /* it has no end: its '/' is what is found */
+      for (; r->at < end; r->at++) r->line += *r->at == '\n';
       r->at += 2;
-      while (r->at < r->end && !(r->at[0] == '*' && r->end - r->at > 1 && r->at[1] == '/'))
-        r->line += *r->at++ == '\n';
-      r->at += r->at < r->end ? 2 : 0;
     } else {
       return;
     }

@@ -144,21 +144,27 @@ static uint32_t number(const char *text, size_t n) {
 }
 
 int32_t sim_read_counts(const sim_node *node, uint32_t *out, uint32_t most, uint32_t *out_n, bs_error *err) {
-  uint32_t n = 0, good = 1;
+  uint32_t n = 0, good = 1, more = 0;
   if (node->kind == SIM_NODE_LIST) {
-    for (const sim_node *c = node->first; c != NULL && n < most; c = c->next) {
+    const sim_node *c = node->first;
+    for (; c != NULL && n < most; c = c->next) {
       out[n] = number(c->text, strlen(c->text));
       good &= out[n++] > 0;
     }
+    more = c != NULL;
   } else {
-    for (const char *at = node->text; at != NULL && n < most;) {
+    const char *at = node->text;
+    while (at != NULL && n < most) {
       out[n] = number(at, strcspn(at, ","));
       good &= out[n++] > 0;
       at = strchr(at, ',');
       if (at != NULL) at++;
     }
+    more = at != NULL;
   }
   *out_n = n;
+  if (more)
+    return sim_read_wrong(node, err, "BS-DEVICE-VALUE", "there are more numbers than can be used here");
   if (good && n > 0) return BS_OK;
   return sim_read_wrong(node, err, "BS-DEVICE-VALUE", "this is not a list of whole numbers from 1 on");
 }

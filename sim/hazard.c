@@ -118,7 +118,8 @@ static void check_version(finder *f, uint64_t time, uint64_t at, uint64_t writer
   const uint64_t meant = need_of_kind(f, j, w->what);
   if (meant == NO_JOB && sim_hazard_ordered(f->log, f->before, writer, at)) return;
   const uint64_t should = should_write(f, at, range);
-  found(f, SIM_READ_OF_ANOTHER, time, at, writer, should != writer ? should : meant, range);
+  const uint64_t lacks = should != writer ? should : meant != NO_JOB ? meant : writer;
+  found(f, SIM_READ_OF_ANOTHER, time, at, writer, lacks, range);
 }
 
 static void check_read(finder *f, const lane_state *l, uint64_t time, uint64_t at, const sim_range *range) {

@@ -219,6 +219,8 @@ START_TEST(what_is_wrong_in_a_device_is_named) {
        "BS-DEVICE-WAY", "ways.load", "x keeps its tiles in m, which does not follow"},
       {"{name: a, label: example, lane: {at: package}, parts: {}, efficiency: {units: 3}}", "BS-DEVICE-VALUE",
        "efficiency.units", "from 0.01 to 1.5"},
+      {"{name: a, label: example, lane: {at: package}, parts: {}, tiles: {stages: \"1,1,1,1,1,1,1,1,3\"}}",
+       "BS-DEVICE-VALUE", "tiles.stages", "more numbers than can be used"},
       {"{name: a, label: example, lane: {at: package}, parts: {}, tiles: {product: [\"8,8,8,2\"]}}",
        "BS-DEVICE-TILES", "tiles.product", "a place has 1 lanes, not 2"},
       {"{name: a, label: example, levels: {a: 5000}, lane: {at: a}, parts: {}}", "BS-DEVICE-SIZE", "lane",
