@@ -2,6 +2,7 @@
  * sim_validate.c - `bsrun sim validate`: measured times of ops, and those that the inside of a device gives.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,12 +125,25 @@ static int32_t name_of(const args *a, const sim_device *d, char *out, size_t siz
                       out, size - 1);
 }
 
+/* A launch of a second, or a share at a limit of the fit, is of other units, rows or another device. */
+static int32_t check_constants(const bs_device_constants *c, bs_error *err) {
+  const double least = fmin(c->units, c->memory), most = fmax(c->units, c->memory);
+  if (c->launch_s <= 1 && least > BS_VALIDATE_SHARE_LEAST && most < BS_VALIDATE_SHARE_MOST) return BS_OK;
+  bs_error_set(err, BS_INPUT, "BS-VALIDATE-FIT",
+               "a launch of %.3g s, units at %.3f and memory at %.3f of their rates are no device: nothing is "
+               "written",
+               c->launch_s, c->units, c->memory);
+  bs_error_hint(err, "times are in seconds; without --to the rows are shown");
+  return BS_INPUT;
+}
+
 static int32_t write_device(const args *a, const bs_device_file *file, const bs_validation *v,
                             bs_error *err) {
   const char *path = args_value(a, "to");
   char name[sizeof file->device.name];
   bs_text text = {0};
-  const int32_t rc = name_of(a, &file->device, name, sizeof name, err);
+  int32_t rc = check_constants(&v->constants, err);
+  if (rc == BS_OK) rc = name_of(a, &file->device, name, sizeof name, err);
   if (rc != BS_OK) return rc;
   bs_text_printf(
       &text,

@@ -61,6 +61,12 @@ static void normalize(count_walk *w) {
   const uint32_t axis = axis_of(w, old ? 1 : -1);
   only(w, 0);
   if (one ? w->first->axis == axis : w->first->axis >= axis) count_refuse(w, "it goes along the rows");
+  for (uint32_t i = 1; i < w->node->n_in && w->b.rc == BS_OK; ++i) { /* scales and biases */
+    if (!lower_has(w->node, i)) continue;
+    const build_shape s = shape_in(w, i);
+    const uint32_t at = w->first->axis + s.rank, rank = shape_in(w, 0).rank;
+    if (at >= rank && s.dims[at - rank] != 1) count_refuse(w, "it joins rows with a dim of a known size");
+  }
   keep(w, w->first->axis);
 }
 

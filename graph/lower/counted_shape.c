@@ -30,7 +30,7 @@ static int64_t dim_of_rows(count_walk *w, int64_t before, int64_t after, int64_t
     count_refuse(w, "a dim is 0, or the shape is too large");
   } else if (front == before && after % behind == 0) {
     w->count = count_made(&w->b, k.root, k.mul * (after / behind), k.div);
-  } else if (front == before && behind % after == 0 && k.mul % (behind / after) == 0) {
+  } else if (front == before && behind % after == 0 && k.mul % (behind / after) == 0 && k.div == 1) {
     w->count = count_made(&w->b, k.root, k.mul / (behind / after), k.div);
   } else if (front % before == 0 && after == behind) {
     return front / before;

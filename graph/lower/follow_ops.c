@@ -33,9 +33,15 @@ static void compare(follow *f) {
   if (!most) follow_keep_numbers(f, follow_output(f, 0));
 }
 
+/* Numbers of sizes may leave these dtypes, and begin again. */
+static int wraps(uint32_t dtype) {
+  return dtype != BS_BOOL && dtype != BS_I32 && dtype != BS_I64 && !bs_dtype_is_float(dtype);
+}
+
 void follow_elements(follow *f, uint32_t kind) {
   const uint32_t out = follow_output(f, 0);
   if (!(f->all & NUMBERS)) return;
+  if (wraps(lower_dtype(f->c, out))) follow_keep_all_fixed(f);
   switch (kind) {
     case SIGNED:
       follow_keep_signs(f, 0, 0, strcmp(f->node->op, "Sign") == 0 ? SIGN : SIDE);
@@ -174,6 +180,7 @@ unsigned follow_apply(follow *f, uint32_t kind) {
   const unsigned data = follow_input(f, 0) & (DIMS | NUMBERS), all = f->all & (DIMS | NUMBERS);
   switch (kind) {
     case SOURCE:
+      follow_keep_numbers(f, follow_output(f, 0));
       return NUMBERS;
     case EXPAND:
       follow_keep_signs(f, 1, 1, SIGN);

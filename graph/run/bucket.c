@@ -65,7 +65,8 @@ static int32_t lower_below(gmaking *m, const int64_t *below, bs_error *err) {
 }
 
 /* Lowers the corners, then every other end of the range as a test. A number may depend on one symbol in a way
- * that is not linear. With two symbols this may show only at an end where the other symbol is large. */
+ * that is not linear. With two symbols this may show only at an end where the other symbol is large, or only
+ * where it is one less. */
 static int32_t lower_all(gmaking *m, bs_error *err) {
   const gbucket_range *r = &m->bucket->range;
   int32_t rc = BS_OK;
@@ -79,6 +80,11 @@ static int32_t lower_all(gmaking *m, bs_error *err) {
       at_a_corner &= below[k] <= 1;
     }
     if (!at_a_corner) rc = lower_below(m, below, err);
+  }
+  for (uint32_t k = 0; k < 2 && r->n == 2 && rc == BS_OK; k++) {
+    int64_t below[GBUCKET_SYMBOLS] = {1, 1};
+    below[k] = r->sizes[r->symbol[k]] - r->least[k];
+    if (below[k] > 1 && r->least[1 - k] < r->sizes[r->symbol[1 - k]]) rc = lower_below(m, below, err);
   }
   return rc;
 }

@@ -10,7 +10,7 @@
 
 /* Corner c: symbol k is one below its largest size where bit k of c is 1. Then the sizes that test what the
  * corners say: the other ends of the range. */
-enum { GBUCKET_GRAPHS = 2 * GBUCKET_CORNERS - 1 };
+enum { GBUCKET_GRAPHS = 2 * GBUCKET_CORNERS + 1 };
 typedef struct gmaking {
   const gbucket_lower *lower;
   gbucket *bucket;

@@ -227,7 +227,7 @@ static double ratio(const bs_validate_rows *rows, double launch_s, double new_la
 }
 
 static double within(double x) {
-  return fmin(fmax(x, 0.01), 1.5);
+  return fmin(fmax(x, BS_VALIDATE_SHARE_LEAST), BS_VALIDATE_SHARE_MOST);
 }
 
 static int32_t simulate_rows(sim_device *device, const bs_device_constants *c, int judge,

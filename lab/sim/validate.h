@@ -10,6 +10,9 @@
 #include "sim/program.h"
 
 enum { BS_VALIDATE_LEAST = 8, BS_VALIDATE_MOST = 512, BS_VALIDATE_ROUNDS = 3 };
+/* Limits of the fitted shares of a rate. */
+#define BS_VALIDATE_SHARE_LEAST 0.01
+#define BS_VALIDATE_SHARE_MOST 1.5
 
 /* A row of the file, and what was found of it. */
 typedef struct bs_validate_row {

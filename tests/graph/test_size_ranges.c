@@ -64,7 +64,8 @@ static int run_body(const char *body, uint32_t vary, bucket_count *io, char *why
 
 static const struct {
   const char *body;
-  int served; /* 1: at least one range serves its sizes */
+  int served;    /* 1: at least one range serves its sizes */
+  uint32_t vary; /* 0: n alone */
 } bodies[] = {
     /* Numbers that are equal, or in a row, at 32, 31 and 17, and others between. */
     {"h = Mod (n, k3) c = Less (h, k1) t = Where (c, k1, k2) f = Cast <to: int = 1> (t) z = Mul (x, f)", 0},
@@ -80,6 +81,16 @@ static const struct {
     {"a = Sub (n, k20) b = Concat <axis: int = 0> (a, m1) z = Reshape (x, b)", 0},
     {"a = Sub (n, k20) z = Slice (x, a, n, k0)", 0},
     {"a = Sub (n, k20) z = Gather (x, a)", 0},
+    {"e = Concat <axis: int = 0> (n, n) f = Expand (zero, e) g = Size (f) s = Unsqueeze (g, k0) "
+     "a = Mul (n, k4) b = Mul (a, k11) c = Mul (k20, k24) d = Add (s, c) h = Less (d, b) "
+     "i = Cast <to: int = 1> (h) z = Mul (x, i)",
+     0},
+    {"a = Mul (n, k20) b = Cast <to: int = 2> (a) c = Cast <to: int = 7> (b) d = Less (c, k24) "
+     "f = Cast <to: int = 1> (d) z = Mul (x, f)",
+     0},
+    {"a = Add (k27, k5) u = Sub (a, n) v = Sub (a, m) p = Mul (u, v) d = Sub (m, n) e = Mul (p, d) "
+     "h = Less (k0, e) f = Cast <to: int = 1> (h) z = Mul (x, f)",
+     0, 3},
     /* What one plan serves. */
     {"f = Cast <to: int = 1> (n) z = Mul (x, f)", 1},
     {"a = Sub (n, k1) z = Gather (x, a)", 1},
@@ -93,7 +104,8 @@ static const struct {
 START_TEST(written_down) {
   bucket_count count = {.sizes = sizes};
   char why[800];
-  const int good = run_body(bodies[_i].body, 1, &count, why, sizeof why);
+  const int good =
+      run_body(bodies[_i].body, bodies[_i].vary != 0 ? bodies[_i].vary : 1, &count, why, sizeof why);
   ck_assert_msg(good, "%s: %s", bodies[_i].body, why);
   ck_assert_msg(!bodies[_i].served || count.served > 10, "%s: %u served, %u alone", bodies[_i].body,
                 count.served, count.alone);
