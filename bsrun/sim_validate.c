@@ -129,10 +129,11 @@ static int32_t name_of(const args *a, const sim_device *d, char *out, size_t siz
 static int32_t check_constants(const bs_device_constants *c, bs_error *err) {
   const double least = fmin(c->units, c->memory), most = fmax(c->units, c->memory);
   if (c->launch_s <= 1 && least > BS_VALIDATE_SHARE_LEAST && most < BS_VALIDATE_SHARE_MOST) return BS_OK;
-  bs_error_set(err, BS_INPUT, "BS-VALIDATE-FIT",
-               "a launch of %.3g s, units at %.3f and memory at %.3f of their rates are no device: nothing is "
-               "written",
-               c->launch_s, c->units, c->memory);
+  bs_error_set(
+      err, BS_INPUT, "BS-VALIDATE-FIT",
+      "a launch of %.3g s, units at %.3f and memory at %.3f of their rates are no device: nothing is "
+      "written",
+      c->launch_s, c->units, c->memory);
   bs_error_hint(err, "times are in seconds; without --to the rows are shown");
   return BS_INPUT;
 }
