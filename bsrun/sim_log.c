@@ -98,12 +98,32 @@ typedef struct opened {
   bs_oplog_plan plan;
 } opened;
 
+/* A log that was cut has fewer jobs than its program. */
+static int32_t check_complete(const args *a, const opened *o, bs_error *err) {
+  const uint64_t jobs = sim_product_jobs(&o->plan.program);
+  if (o->log.n == jobs) return BS_OK;
+  bs_error_set(err, BS_INPUT, "BS-OPLOG-JOBS", "the log has %llu jobs, %s has %llu",
+               (unsigned long long)o->log.n, o->log.op, (unsigned long long)jobs);
+  bs_error_where(err, "%s", a->words[0]);
+  bs_error_hint(err, "it was cut or changed: make it again by `bsrun sim log`");
+  return BS_INPUT;
+}
+
 /* The device is --device, or the one of the log. */
 static int32_t open_log(const args *a, opened *o, bs_error *err) {
   memset(o, 0, sizeof *o);
   int32_t rc = sim_oplog_read(a->words[0], &o->log, err);
   if (rc != BS_OK) return rc;
-  rc = open_device(args_has(a, "device") ? args_value(a, "device") : o->log.device, &o->file, err);
+  const int given = args_has(a, "device");
+  rc = open_device(given ? args_value(a, "device") : o->log.device, &o->file, err);
+  if (rc != BS_OK && !given)
+    bs_error_hint(err, "%s is the log's device: --device FILE names its file", o->log.device);
+  if (rc == BS_OK && !given && o->file.device.hash != o->log.hash) {
+    char text[200];
+    snprintf(text, sizeof text, "the log is of another device named %.47s; --device FILE names its file",
+             o->log.device);
+    bsrun_note(0, text);
+  }
   if (rc == BS_OK) rc = bs_oplog_plan_open(&o->log, &o->file.device, &o->plan, err);
   return bs_device_place_error(&o->file, rc, err);
 }
@@ -286,6 +306,7 @@ static int32_t run_retime(const args *a, bs_error *err) {
   uint64_t job = 0;
   int equal = 0;
   int32_t rc = open_log(a, &o, err);
+  if (rc == BS_OK) rc = check_complete(a, &o, err);
   if (rc == BS_OK) rc = sim_retime(&o.log, &o.plan.program, &o.plan.layout, &now, err);
   if (rc == BS_OK) rc = sim_hazards_find(&now, &hazards, err);
   if (rc == BS_OK) {

@@ -3,9 +3,11 @@
 #include "sim/ask.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
+#include "sim/launch.h"
 #include "sim/program.h"
 
 #define FASTER 1.1
@@ -99,6 +101,59 @@ static int32_t find_binding(sim_product *p, sim_layout *l, sim_inside_time *time
   return rc;
 }
 
+/* ---- the launch --------------------------------------------------------------------------------- */
+
+static void note_end(void *user, uint32_t lane, uint64_t index, const sim_job *job, uint64_t begin,
+                     uint64_t end) {
+  sim_product *p = user;
+  uint64_t *ends = p->told;
+  (void)index, (void)job, (void)begin;
+  ends[lane] = sim_max(ends[lane], end);
+}
+
+static int has_lists(const sim_device *d) {
+  return d->launch_out.n > 0 || d->launch_back.n > 0;
+}
+
+static uint64_t *ends_new(const sim_device *d, bs_error *err) {
+  uint64_t *ends = calloc(d->lanes > 0 ? d->lanes : 1, sizeof *ends);
+  if (ends == NULL) bs_error_set(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for %u lanes", d->lanes);
+  return ends;
+}
+
+/* The lanes of the chosen program end when they do: their answers come back one after the other. */
+static int32_t find_launch(sim_product *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
+  const sim_inside_config hooks = {.done = note_end};
+  sim_inside_result result = {0};
+  uint64_t stamp = 0, whole = 0, *ends;
+  time->launch = l->device->launch;
+  if (!has_lists(l->device)) return BS_OK;
+  ends = ends_new(l->device, err);
+  if (ends == NULL) return BS_NO_MEMORY;
+  p->told = ends;
+  int32_t rc = sim_layout_reset(l, err);
+  if (rc == BS_OK) rc = sim_product_run(p, l, &hooks, &result, err);
+  if (rc == BS_OK) rc = sim_launch_around(l, ends, time->ps, &stamp, &whole, err);
+  if (rc == BS_OK) time->launch = whole - time->ps;
+  p->told = NULL;
+  free(ends);
+  return rc;
+}
+
+int32_t sim_ask_launch(const sim_device *device, uint64_t *out_ps, bs_error *err) {
+  sim_layout layout;
+  uint64_t stamp = 0, *ends;
+  *out_ps = device->launch;
+  if (!has_lists(device)) return BS_OK;
+  int32_t rc = sim_layout_make(device, 0, &layout, err);
+  if (rc != BS_OK) return rc;
+  ends = ends_new(device, err);
+  rc = ends != NULL ? sim_launch_around(&layout, ends, 0, &stamp, out_ps, err) : BS_NO_MEMORY;
+  free(ends);
+  sim_layout_free(&layout);
+  return rc;
+}
+
 int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_time *out, bs_error *err) {
   const uint32_t in = BS_DTYPE_BYTES((uint32_t)ask->in_dtype),
                  weight = BS_DTYPE_BYTES((uint32_t)ask->weight_dtype);
@@ -124,6 +179,7 @@ int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_tim
       sim_layout_make(device, (uint32_t)(weight > in ? ask->weight_dtype : ask->in_dtype), &layout, err);
   if (rc == BS_OK) rc = choose(&layout, &shape, &knobs, &best, &out->ps, err);
   if (rc == BS_OK) rc = find_binding(&best, &layout, out, err);
+  if (rc == BS_OK) rc = find_launch(&best, &layout, out, err);
   sim_layout_free(&layout);
   return rc;
 }
@@ -172,11 +228,9 @@ int32_t sim_sums_agree(const sim_sums *s, const char *key, double given, bs_erro
   const struct {
     const char *key;
     double sum;
-  } sums[] = {{"flops", s->flops},
-              {"flops_f32", s->flops_f32},
-              {"flops_f64", s->flops_f64},
-              {"flops_f8", s->flops_f8},
-              {"mem_Bps", s->mem_Bps}};
+  } sums[] = {{"flops", s->flops},         {"flops_f32", s->flops_f32},
+              {"flops_f64", s->flops_f64}, {"flops_f8", s->flops_f8},
+              {"mem_Bps", s->mem_Bps},     {"launch_s", (double)s->launch * 1e-12}};
   for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
     const double sum = sums[i].sum;
     if (strcmp(sums[i].key, key) != 0 || !(given > 0) || !(sum > 0)) continue;

@@ -19,7 +19,7 @@ typedef struct sim_ask {
 } sim_ask;
 
 typedef struct sim_inside_time {
-  uint64_t ps;
+  uint64_t ps, launch; /* launch: before the lanes begin, and behind their ends until all answers are back */
   uint32_t units_bind; /* 1: of all classes of parts, 10 % faster units gain most */
   uint32_t reserved;
 } sim_inside_time;
@@ -33,6 +33,8 @@ typedef struct sim_sums {
 } sim_sums;
 
 struct sim_device;
+/* The launch of an op of no time: of what has no program. Errors are those of sim_launch_out and _back. */
+int32_t sim_ask_launch(const struct sim_device *device, uint64_t *out_ps, bs_error *err);
 void sim_device_sums(const struct sim_device *device, sim_sums *out);
 /* BS_CONFIG BS-DEVICE-TWICE: plugins.sim.KEY is given (not 0), and is not within 1 % of the device's sum. */
 int32_t sim_sums_agree(const sim_sums *sums, const char *key, double given, bs_error *err);

@@ -128,6 +128,9 @@ static int32_t read_launch(sim_device *d, const sim_node *node, bs_error *err) {
   const sim_node *out = sim_tree_entry(node, "out"), *back = sim_tree_entry(node, "back");
   int32_t rc = sim_read_fields(node, fields, 3, err);
   if (rc == BS_OK) rc = sim_read_seconds(sim_tree_entry(node, "first_s"), &d->launch, err);
+  if (rc == BS_OK && sim_tree_entry(node, "first_s") != NULL && (out != NULL || back != NULL))
+    rc = sim_read_wrong(node, err, "BS-DEVICE-LAUNCH",
+                        "first_s is a launch in one number: leave it, or out and back, out");
   if (rc == BS_OK && out != NULL) rc = read_way(d, out, &d->launch_out, err);
   if (rc == BS_OK && back != NULL) rc = read_way(d, back, &d->launch_back, err);
   return rc;

@@ -187,3 +187,18 @@ int32_t sim_launch_back(sim_layout *l, const uint64_t *lane_ends, uint64_t *out_
   free(w);
   return rc;
 }
+
+int32_t sim_launch_around(sim_layout *l, const uint64_t *lane_ends, uint64_t settled, uint64_t *out_stamp,
+                          uint64_t *out_whole, bs_error *err) {
+  const uint32_t n = l->device->lanes;
+  uint64_t *ends = calloc(n > 0 ? n : 1, sizeof *ends);
+  if (ends == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for the ends of %u lanes", n);
+  int32_t rc = sim_layout_reset(l, err);
+  if (rc == BS_OK) rc = sim_launch_out(l, 0, out_stamp, err);
+  for (uint32_t i = 0; i < n && rc == BS_OK; i++) ends[i] = sim_add(lane_ends[i], *out_stamp);
+  if (rc == BS_OK) rc = sim_launch_back(l, ends, out_whole, err);
+  if (rc == BS_OK) *out_whole = sim_max(*out_whole, sim_add(*out_stamp, settled));
+  free(ends);
+  return rc;
+}

@@ -13,4 +13,9 @@ int32_t sim_launch_out(sim_layout *layout, uint64_t start, uint64_t *out_stamp, 
 /* When the answers of lanes that end at lane_ends have come back. A server of launch.back joins them: it
  * serves each in the order in which they come, and passes one on behind the last. */
 int32_t sim_launch_back(sim_layout *layout, const uint64_t *lane_ends, uint64_t *out_end, bs_error *err);
+/* Both around a run that begins at 0, whose lanes end at lane_ends and whose last commit is at `settled`: the
+ * stamp, and when the last answer is back and all is there. Resets the layout: commands and answers are no
+ * traffic for the run. */
+int32_t sim_launch_around(sim_layout *layout, const uint64_t *lane_ends, uint64_t settled,
+                          uint64_t *out_stamp, uint64_t *out_whole, bs_error *err);
 #endif

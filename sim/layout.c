@@ -91,12 +91,13 @@ static int32_t open_parts(sim_layout *l, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t check_rates(const sim_layout *l, bs_error *err) {
+static int32_t check_rates(const sim_layout *l, int products, bs_error *err) {
   if (l->dtype == 0) return BS_OK; /* nothing is computed */
   for (uint32_t c = 0; c < l->device->n_classes; c++) {
     const sim_class *class = &l->device->classes[c];
     if (class->kind != SIM_SERVER || class->does == SIM_DOES_NOTHING || class->does == SIM_DOES_COMMAND)
       continue;
+    if (class->does == SIM_DOES_PRODUCT && !products) continue;
     if (server_rate(class, l->dtype) > 0) continue;
     bs_error_set(err, BS_CONFIG, "BS-DEVICE-RATE", "part %s of device %s has no rate for 0x%04x", class->name,
                  l->device->name, l->dtype);
@@ -137,7 +138,7 @@ static int32_t check_ways(const sim_layout *l, bs_error *err) {
 
 /* ------------------------------------------------------------------------------------------------ */
 
-int32_t sim_layout_make(const sim_device *device, uint32_t dtype, sim_layout *out, bs_error *err) {
+static int32_t make(const sim_device *device, uint32_t dtype, int products, sim_layout *out, bs_error *err) {
   sim_layout *l = out;
   uint64_t n = 0;
   memset(l, 0, sizeof *l);
@@ -152,7 +153,7 @@ int32_t sim_layout_make(const sim_device *device, uint32_t dtype, sim_layout *ou
                           SIM_PARTS);
   }
   l->n_parts = (uint32_t)n;
-  int32_t rc = check_rates(l, err);
+  int32_t rc = check_rates(l, products, err);
   if (rc != BS_OK) return rc;
   l->parts = calloc(n > 0 ? n : 1, sizeof *l->parts);
   if (l->parts == NULL)
@@ -162,6 +163,15 @@ int32_t sim_layout_make(const sim_device *device, uint32_t dtype, sim_layout *ou
   if (rc == BS_OK) rc = check_ways(l, err);
   if (rc != BS_OK) sim_layout_free(l);
   return rc;
+}
+
+int32_t sim_layout_make(const sim_device *device, uint32_t dtype, sim_layout *out, bs_error *err) {
+  return make(device, dtype, 1, out, err);
+}
+
+int32_t sim_layout_make_without_products(const sim_device *device, uint32_t dtype, sim_layout *out,
+                                         bs_error *err) {
+  return make(device, dtype, 0, out, err);
 }
 
 void sim_layout_free(sim_layout *l) {

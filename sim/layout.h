@@ -35,6 +35,9 @@ typedef struct sim_trip {
 /* Rates of products are those of the dtype, of maps those of f32 or the one that is given. BS_CONFIG: no rate
  * for the dtype, or a way that does not reach (BS-DEVICE-REACH). The device must live as long. */
 int32_t sim_layout_make(const sim_device *device, uint32_t dtype, sim_layout *out, bs_error *err);
+/* The same for programs that use no units of products: those need no rate. */
+int32_t sim_layout_make_without_products(const sim_device *device, uint32_t dtype, sim_layout *out,
+                                         bs_error *err);
 void sim_layout_free(sim_layout *layout);
 /* All parts free, nothing counted. */
 int32_t sim_layout_reset(sim_layout *layout, bs_error *err);

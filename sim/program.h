@@ -75,6 +75,7 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
 /* `next` of inside.h; user is the sim_product. Look at rc behind the run. */
 int sim_product_next(void *user, uint32_t lane, uint64_t index, sim_job *out_job);
 const char *sim_what_name(uint32_t what);
+uint64_t sim_product_jobs(const sim_product *p); /* of all lanes */
 /* ps that no run of the program can be below: of each class the amount over the rate of all its units. */
 uint64_t sim_product_bound(const sim_product *p);
 /* Runs it on the layout that it was made for, or one of the same classes: sim_layout_reset comes first.

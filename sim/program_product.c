@@ -261,6 +261,10 @@ static uint64_t over_units(const sim_product *p, uint32_t class, uint64_t amount
   return sim_bytes_ps(amount, p->layout->parts[p->layout->base[class]].q32) / (units > 0 ? units : 1);
 }
 
+uint64_t sim_product_jobs(const sim_product *p) {
+  return p->tiles * p->jobs_a_tile;
+}
+
 uint64_t sim_product_bound(const sim_product *p) {
   const sim_device *d = p->layout->device;
   const sim_product_shape *s = &p->shape;

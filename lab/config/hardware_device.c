@@ -60,10 +60,10 @@ static int has_text(const bs_node *config) {
 
 /* The hardware file's own numbers, where it gives them too. */
 static int32_t agrees(const bs_node *config, const sim_device *device, bs_error *err) {
-  static const char *const keys[] = {"flops", "flops_f32", "flops_f64", "flops_f8", "mem_Bps"};
+  static const char *const keys[] = {"flops", "flops_f32", "flops_f64", "flops_f8", "mem_Bps", "launch_s"};
   sim_sums sums;
-  int32_t rc = BS_OK;
   sim_device_sums(device, &sums);
+  int32_t rc = sim_ask_launch(device, &sums.launch, err);
   for (size_t i = 0; rc == BS_OK && i < sizeof keys / sizeof keys[0]; i++) {
     char path[48];
     double given = 0;

@@ -341,16 +341,11 @@ static int32_t run_best(bs_inside_answer *a, bs_error *err) {
   return run_once(a, &hooks, a->lane_ends, &a->result, err);
 }
 
-/* Every lane begins at the stamp of the launch, and its answer goes back. Commands have no bytes: they are no
- * traffic for the run. */
+/* Every lane begins at the stamp of the launch, and its answer goes back. */
 static int32_t add_launch(bs_inside_answer *a, bs_error *err) {
-  int32_t rc = sim_layout_reset(&a->layout, err);
-  if (rc == BS_OK) rc = sim_launch_out(&a->layout, 0, &a->stamp, err);
-  for (uint32_t l = 0; l < a->layout.device->lanes; l++) a->lane_ends[l] += a->stamp;
-  if (rc == BS_OK) rc = sim_launch_back(&a->layout, a->lane_ends, &a->whole, err);
-  for (uint32_t l = 0; l < a->layout.device->lanes; l++) a->lane_ends[l] -= a->stamp;
+  const int32_t rc =
+      sim_launch_around(&a->layout, a->lane_ends, a->result.settled, &a->stamp, &a->whole, err);
   if (rc != BS_OK) return rc;
-  if (a->whole < a->stamp + a->result.settled) a->whole = a->stamp + a->result.settled;
   json_t *total = json_array_get(a->rows, json_array_size(a->rows) - 1);
   json_object_set_new(total, "launch_us", json_real((double)a->stamp * 1e-6));
   json_object_set_new(total, "whole_us", json_real((double)a->whole * 1e-6));
@@ -366,6 +361,15 @@ int32_t bs_inside_kind(const char *op, uint32_t *out_kind, bs_error *err) {
   return rc;
 }
 
+/* Copies and sends compute nothing, maps use no unit of products. */
+static int32_t make_layout(const sim_device *device, const sim_op *op, uint32_t dtype, sim_layout *out,
+                           bs_error *err) {
+  const int moves = op->kind == SIM_OP_SEND || (op->kind == SIM_OP_MAP && op->map.ops == 0);
+  if (op->kind == SIM_OP_PRODUCT || op->kind == SIM_OP_ATTENTION)
+    return sim_layout_make(device, dtype, out, err);
+  return sim_layout_make_without_products(device, moves ? 0 : dtype, out, err);
+}
+
 /* Chooses, and makes the program. *out_simulated: its run was the last. */
 static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                     int *out_simulated, bs_error *err) {
@@ -376,7 +380,7 @@ static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_insid
   int32_t rc = bs_inside_op_read(ask->op, ask->epilogue, &out->what, &dtype, out->op, sizeof out->op, err);
   if (rc != BS_OK) return rc;
   rc = make_space(&s, device, &out->what, ask, err);
-  if (rc == BS_OK) rc = sim_layout_make(device, dtype, &out->layout, err);
+  if (rc == BS_OK) rc = make_layout(device, &out->what, dtype, &out->layout, err);
   if (rc == BS_OK) rc = read_where(&out->layout, ask->knobs.where, &s.where, err);
   if (ask->chosen != NULL)
     best = *ask->chosen;

@@ -20,6 +20,7 @@ static void charge(const sim_costing *c, sim_rank *rank, sim_time *stream, uint6
   sim_op_cost(&roof, flops, bytes, &t);
   sim_time_follow(stream, &rank->host);
   const sim_time before = *stream;
+  if (inside != NULL && inside->launch > 0) roof.launch = inside->launch;
   sim_time_spend(stream, SIM_LAUNCH, roof.launch);
   const int computes = inside != NULL ? inside->units_bind != 0 : t.compute >= t.memory;
   sim_time_spend(stream, computes ? SIM_COMPUTE : SIM_MEMORY, inside != NULL ? inside->ps : t.run);

@@ -25,6 +25,7 @@ static int32_t take_sums(sim_machine *m, const sim_sums *s, const sim_given *giv
   if (rc == BS_OK) rc = sim_sums_agree(s, "flops_f64", given->flops_f64, err);
   if (rc == BS_OK) rc = sim_sums_agree(s, "flops_f8", given->flops_f8, err);
   if (rc == BS_OK) rc = sim_sums_agree(s, "mem_Bps", given->mem_Bps, err);
+  if (rc == BS_OK) rc = sim_sums_agree(s, "launch_s", given->launch_s, err);
   if (rc != BS_OK) return rc;
   m->roof.flops = sim_rate(either(s->flops, given->flops));
   m->flops_f32 = f32 > 0 ? sim_rate(f32) : m->roof.flops;
@@ -32,7 +33,7 @@ static int32_t take_sums(sim_machine *m, const sim_sums *s, const sim_given *giv
   m->flops_f8 = f8 > 0 ? sim_rate(f8) : m->roof.flops;
   m->roof.mem_Bps = sim_rate(either(s->mem_Bps, given->mem_Bps));
   if (m->mem_bytes == 0) m->mem_bytes = (uint64_t)sim_round(s->mem_bytes);
-  if (m->roof.launch == 0) m->roof.launch = s->launch;
+  if (s->launch > 0) m->roof.launch = s->launch;
   if (strcmp(s->label, "calibrated") != 0) m->label = s->label;
   return BS_OK;
 }
@@ -49,10 +50,12 @@ int32_t sim_inside_open(sim_plugin *plugin, const char *text, const sim_given *g
     return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no mutex for a device");
   }
   plugin->inside = in;
-  const int32_t rc = sim_asks_open(text, &in->asks, err);
+  int32_t rc = sim_asks_open(text, &in->asks, err);
   if (rc != BS_OK) return rc;
   sim_device_sums(sim_asks_device(in->asks), &sums);
   in->name = sums.name;
+  rc = sim_ask_launch(sim_asks_device(in->asks), &sums.launch, err);
+  if (rc != BS_OK) return rc;
   return take_sums(&plugin->machine, &sums, given, err);
 }
 

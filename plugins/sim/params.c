@@ -118,6 +118,6 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   m->link = (sim_link){.a_wire = m->wire.alpha, .beta_q32 = m->wire.beta_q32};
   rc = get(plugin, "device", &value, err);
   if (rc != BS_OK || value.s[0] == '\0') return rc;
-  const sim_given given = {v[FLOPS], v[F32], v[F64], v[F8], v[MEM]};
+  const sim_given given = {v[FLOPS], v[F32], v[F64], v[F8], v[MEM], v[LAUNCH]};
   return sim_inside_open(plugin, value.s, &given, err);
 }

@@ -44,7 +44,7 @@ typedef struct sim_world sim_world;
 
 /* What a hardware file gives, before a device is read. */
 typedef struct sim_given {
-  double flops, flops_f32, flops_f64, flops_f8, mem_Bps;
+  double flops, flops_f32, flops_f64, flops_f8, mem_Bps, launch_s;
 } sim_given;
 
 /* The device of plugins.sim.device, and the times of ops inside of it (inside.c). */

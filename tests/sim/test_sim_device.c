@@ -221,6 +221,9 @@ START_TEST(what_is_wrong_in_a_device_is_named) {
        "efficiency.units", "from 0.01 to 1.5"},
       {"{name: a, label: example, lane: {at: package}, parts: {}, tiles: {stages: \"1,1,1,1,1,1,1,1,3\"}}",
        "BS-DEVICE-VALUE", "tiles.stages", "more numbers than can be used"},
+      {"{name: a, label: example, lane: {at: package}, parts: {m: {at: package, kind: server, does: command, "
+       "first_s: 1e-6}}, launch: {first_s: 1e-6, out: [m]}}",
+       "BS-DEVICE-LAUNCH", "launch", "first_s is a launch in one number"},
       {"{name: a, label: example, lane: {at: package}, parts: {}, tiles: {product: [\"8,8,8,2\"]}}",
        "BS-DEVICE-TILES", "tiles.product", "a place has 1 lanes, not 2"},
       {"{name: a, label: example, levels: {a: 5000}, lane: {at: a}, parts: {}}", "BS-DEVICE-SIZE", "lane",
