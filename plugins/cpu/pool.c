@@ -5,6 +5,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -19,7 +20,7 @@ _Static_assert(sizeof(block) == LINE, "the bytes behind a header are aligned");
 
 typedef struct region {
   struct region *next;
-  pthread_t owner;
+  unsigned node;   /* of the memory that its pages are wanted on */
   uint64_t blocks; /* in use */
   unsigned char *memory;
 } region;
@@ -31,7 +32,13 @@ static block *block_at(const region *r, uint64_t at) {
   return (block *)(void *)(r->memory + at);
 }
 
-static region *region_new(void) {
+/* The node of the processor that runs this thread; 0 where the system does not say. */
+static unsigned node_here(void) {
+  unsigned cpu = 0, node = 0;
+  return getcpu(&cpu, &node) == 0 ? node : 0;
+}
+
+static region *region_new(unsigned node) {
   region *r = malloc(sizeof *r);
   void *memory = NULL;
   if (r == NULL || posix_memalign(&memory, HUGE_PAGE, CPU_POOL_REGION) != 0) {
@@ -39,7 +46,7 @@ static region *region_new(void) {
     return NULL;
   }
   (void)madvise(memory, CPU_POOL_REGION, MADV_HUGEPAGE); /* advice only */
-  *r = (region){.next = regions, .owner = pthread_self(), .memory = memory};
+  *r = (region){.next = regions, .node = node, .memory = memory};
   *block_at(r, 0) = (block){.bytes = CPU_POOL_REGION};
   regions = r;
   return r;
@@ -61,11 +68,11 @@ static block *region_take(region *r, uint64_t bytes) {
   return NULL;
 }
 
-/* A region is of the thread that made it, until it is empty. */
-static int region_serves(region *r) {
-  if (pthread_equal(r->owner, pthread_self())) return 1;
+/* A region is of one node, until it is empty. */
+static int region_serves(region *r, unsigned node) {
+  if (r->node == node) return 1;
   if (r->blocks > 0) return 0;
-  r->owner = pthread_self();
+  r->node = node;
   (void)madvise(r->memory, HUGE_PAGE, MADV_DONTNEED); /* the page may lie far from this thread */
   *block_at(r, 0) = (block){.bytes = CPU_POOL_REGION};
   return 1;
@@ -73,12 +80,13 @@ static int region_serves(region *r) {
 
 void *cpu_pool_alloc(uint64_t bytes) {
   const uint64_t whole = LINE + (bytes + LINE - 1) / LINE * LINE;
+  const unsigned node = node_here();
   block *b = NULL;
   pthread_mutex_lock(&lock);
   for (region *r = regions; b == NULL && r != NULL; r = r->next)
-    if (region_serves(r)) b = region_take(r, whole);
+    if (region_serves(r, node)) b = region_take(r, whole);
   if (b == NULL) {
-    region *r = region_new();
+    region *r = region_new(node);
     if (r != NULL) b = region_take(r, whole);
   }
   pthread_mutex_unlock(&lock);

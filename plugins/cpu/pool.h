@@ -11,9 +11,9 @@
 
 enum { CPU_POOL_REGION = 32 << 20, CPU_POOL_LEAST = 64 << 10, CPU_POOL_MOST = 4 << 20 };
 
-/* A block of CPU_POOL_LEAST to CPU_POOL_MOST bytes, at a multiple of 64, from a region of this thread, so
- * that its pages lie near the thread that writes first. The bytes are not zeroed. NULL: no memory. Any thread
- * may call each of these functions at any time. */
+/* A block of CPU_POOL_LEAST to CPU_POOL_MOST bytes, at a multiple of 64, from a region of the memory node of
+ * the processor that runs this thread: its pages lie near the thread that writes first. The bytes are not
+ * zeroed. NULL: no memory. Any thread may call each of these functions at any time. */
 void *cpu_pool_alloc(uint64_t bytes);
 
 /* Frees a block; 0: the pointer is of no region. Regions without blocks are returned to the system, but for

@@ -5,6 +5,7 @@
 #include "plugins/cpu/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "tests/run_tests.h"
@@ -57,9 +58,38 @@ START_TEST(keeps_bytes_of_threads) {
 }
 END_TEST
 
+/* One processor is one memory node. */
+static void stay_here(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(sched_getcpu(), &set);
+  ck_assert_int_eq(sched_setaffinity(0, sizeof set, &set), 0);
+}
+
+static void *leave_a_block(void *unused) {
+  (void)unused;
+  return cpu_pool_alloc(CPU_POOL_LEAST);
+}
+
+/* A model that a thread has opened stays when the thread has ended. */
+START_TEST(shares_a_region_with_ended_threads) {
+  void *blocks[20];
+  pthread_t thread;
+  stay_here();
+  for (int i = 0; i < TEST_COUNT(blocks); i++) {
+    ck_assert_int_eq(pthread_create(&thread, NULL, leave_a_block, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, &blocks[i]), 0);
+    ck_assert(blocks[i] != NULL && cpu_pool_alloc(CPU_POOL_LEAST) != NULL);
+    ck_assert_uint_eq(cpu_pool_regions(), 1);
+  }
+  for (int i = 0; i < TEST_COUNT(blocks); i++) ck_assert(cpu_pool_free(blocks[i]));
+}
+END_TEST
+
 /* Blocks that are freed and allocated again for hours need no more regions. */
 START_TEST(uses_freed_bytes_again) {
   void *kept[30], *again[30];
+  stay_here();
   for (int i = 0; i < 30; i++) {
     kept[i] = cpu_pool_alloc(CPU_POOL_LEAST);
     again[i] = cpu_pool_alloc(700000);
@@ -80,6 +110,7 @@ START_TEST(uses_freed_bytes_again) {
 END_TEST
 
 int main(void) {
-  const test_case rows[] = {{keeps_bytes_of_threads}, {uses_freed_bytes_again}, {0}};
+  const test_case rows[] = {
+      {keeps_bytes_of_threads}, {shares_a_region_with_ended_threads}, {uses_freed_bytes_again}, {0}};
   return run_tests("cpu pool", rows, (test_setup){0});
 }
