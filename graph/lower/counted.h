@@ -61,7 +61,10 @@ uint32_t count_put_index(build *b, uint32_t index, uint32_t axis, uint32_t count
 void lower_fix(build *b, uint32_t given, int64_t n);
 /* NULL: no such number is known for the mask. */
 lower_fixed *lower_fixed_of(const build *b, uint32_t mask);
-/* Each output depends on that the numbers hold which the lowering used. */
+/* The run fails where the i64 `holds` is 0, also if no output needs the rows: of a value whose Shape alone is
+ * used, say. In a branch: only where the branch is taken. */
+void lower_check(build *b, uint32_t holds);
+/* Each output depends on that the numbers hold which the lowering used, and on all checks. */
 int32_t lower_fixed_outputs(lower_ctx *c, bs_error *err);
 /* As much of x as it has, where the i64 `holds` is not 0; else the run fails. */
 uint32_t count_where(build *b, uint32_t x, uint32_t axis, int64_t k, uint32_t holds);

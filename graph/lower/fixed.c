@@ -40,21 +40,47 @@ static uint32_t guarded(build *b, uint32_t value, uint32_t holds) {
   return build_reshape(b, count_where(b, line, 0, shape.rank == 0 ? 1 : shape.dims[0], holds), &shape);
 }
 
+void lower_check(build *b, uint32_t holds) {
+  const build_shape one = {1, {1}};
+  const int64_t is = 1;
+  lower_ctx *c = b->c;
+  if (b->rc == BS_OK && c->guard != NULL)
+    holds = count_where(b, build_const(b, BS_I64, &one, &is), 0, 1, holds);
+  if (b->rc != BS_OK) return;
+  if (!ARRAY_GROW(c->checks, c->n_checks, c->cap_checks)) {
+    build_no_memory(b);
+    return;
+  }
+  c->checks[c->n_checks++] = holds;
+}
+
+/* GNONE: there are none. */
+static uint32_t all_hold(build *b) {
+  const lower_ctx *c = b->c;
+  uint32_t holds = GNONE;
+  for (uint32_t k = 0; k < c->fixes->n + c->n_checks && b->rc == BS_OK; ++k) {
+    const lower_fixed *f = k < c->fixes->n ? &c->fixes->list[k] : NULL;
+    if (f != NULL && f->rows == GNONE) continue;
+    const uint32_t is =
+        f == NULL ? c->checks[k - c->fixes->n]
+                  : build_binary(b, BS_EXPR_EQ, f->rows, build_real(b, BS_I64, (double)f->n), BS_I64);
+    holds = holds == GNONE ? is : build_binary(b, BS_EXPR_AND, holds, is, BS_I64);
+  }
+  return holds;
+}
+
 int32_t lower_fixed_outputs(lower_ctx *c, bs_error *err) {
   uint32_t holds = GNONE;
   for (uint32_t i = 0; i < c->model->n_outputs; ++i) {
     const gmodel_port *p = &c->model->outputs[i];
     const gmodel_node port = {.op = "output", .domain = "", .name = p->name, .opset = c->model->opset};
     build b = build_begin(c, &port, err);
-    for (uint32_t k = 0; k < c->fixes->n && i == 0; ++k) {
-      const lower_fixed *f = &c->fixes->list[k];
-      if (f->rows == GNONE) continue;
-      const uint32_t is = build_binary(&b, BS_EXPR_EQ, f->rows, build_real(&b, BS_I64, (double)f->n), BS_I64);
-      holds = holds == GNONE ? is : build_binary(&b, BS_EXPR_AND, holds, is, BS_I64);
-    }
-    if (holds == GNONE && b.rc == BS_OK) return BS_OK;
-    if (c->value_of[p->value] == GNONE || c->model->values[p->value].kind != GMODEL_COMPUTED) continue;
-    const uint32_t value = guarded(&b, c->value_of[p->value], holds);
+    if (i == 0) holds = all_hold(&b);
+    if (holds == GNONE) return b.rc;
+    const uint32_t result = c->value_of[p->value];
+    if (result == GNONE || lower_is_compound(result) || c->model->values[p->value].kind != GMODEL_COMPUTED)
+      continue;
+    const uint32_t value = guarded(&b, result, holds);
     if (b.rc != BS_OK) return b.rc;
     c->value_of[p->value] = value;
   }

@@ -499,6 +499,7 @@ int32_t lower_once(const gmodel *model, const lower_options *options, lower_fixe
   free(c.guessed);
   free(c.marks);
   free(c.counts);
+  free(c.checks);
   free(c.parts);
   free(c.quants);
   free(c.follows);

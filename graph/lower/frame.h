@@ -77,6 +77,8 @@ struct lower_ctx {
   lower_count *counts;
   uint32_t n_counts, cap_counts;
   lower_fixes *fixes;
+  uint32_t *checks; /* i64, 0: the run fails. Numbers of rows that shapes ask for; fixed.c */
+  uint32_t n_checks, cap_checks;
   lower_part *parts;
   uint32_t n_parts, cap_parts;
   lower_quant *quants;

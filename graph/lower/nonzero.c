@@ -142,7 +142,9 @@ uint32_t count_exactly(build *b, uint32_t x, uint32_t axis, uint32_t count, int6
   if (k < 1 || k > of.bound) build_refuse(b, 0, "it asks for a number of rows that there never are");
   if (of.div == 1 && k % of.mul == 0) lower_fix(b, count_at(b, of.root)->given, k / of.mul);
   const uint32_t all = build_real(b, BS_I64, (double)k);
-  return count_where(b, x, axis, k, build_binary(b, BS_EXPR_EQ, of.rows, all, BS_I64));
+  const uint32_t holds = build_binary(b, BS_EXPR_EQ, of.rows, all, BS_I64);
+  lower_check(b, holds);
+  return count_where(b, x, axis, k, holds);
 }
 
 /* Row j of group g is row g q + j, where q is the length of a group. Beyond the length of a group any row
@@ -156,8 +158,10 @@ uint32_t count_in_groups(build *b, uint32_t x, uint32_t axis, uint32_t count, in
   *out_count = count_made(b, whole.root, whole.mul, whole.div * groups);
   if (b->rc != BS_OK) return GNONE;
   const build_shape shape = {2, {groups, count_at(b, *out_count)->bound}};
-  const uint32_t each = build_expand(b, count_at(b, *out_count)->rows, &shape);
+  const uint32_t one = count_at(b, *out_count)->rows, each = build_expand(b, one, &shape);
   const build_shape flat = {1, {build_elements(&shape)}};
+  const uint32_t product = build_binary(b, BS_EXPR_MUL, one, build_real(b, BS_I64, (double)groups), BS_I64);
+  lower_check(b, build_binary(b, BS_EXPR_EQ, product, whole.rows, BS_I64));
   if (b->rc != BS_OK) return GNONE;
   lower_map_begin(&m, b->c, BS_I64);
   const uint8_t q = lower_map_in(&m, each), all = lower_map_in(&m, whole.rows);

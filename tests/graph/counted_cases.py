@@ -71,6 +71,8 @@ FIXED = [
     ("parts_of_all", PARTS.replace("(p, q)", "(p, p)"), {"x": V, "m": np.ones(4, bool)}, {"l": ints(1, 3)}),
     ("only_one", ONE, {"x": V, "m": np.array([0, 0, 1, 0], bool)}, {"a": ints(1)}),
 ]  # fmt: skip
+SHAPE_IN_A_BRANCH = PLACES + """y = If (c) <then_branch = t () => (int64[1] p) { h = Reshape (g, s) p = Shape <end: int = 1> (h) },
+  else_branch = e () => (int64[1] q) { q = Neg (e) }>"""
 # longformer: a number of rows that one shape fixes is a size elsewhere
 SUM = "c = Cast <to: int = 7> (m) q = ReduceSum (c, a0) k = ReduceMax <keepdims: int = 0> (q) n = NonZero (m) t = Transpose (n) "
 SIZE = SUM + """o = SplitToSequence <axis: int = 1, keepdims: int = 0> (t, p) i = SequenceAt (o, z) h = Gather (x, i) r = Reshape (h, s)
@@ -83,6 +85,9 @@ FIXED += [
      {"x": X, "m": SOME}, {"k": np.array(2, L), "a": ints(1)}),
     ("nonzero_of_a_wide_constant", "e = Expand (m, s) n = NonZero (e) t = Transpose (n) v = Reshape (x, l) y = ScatterND (z, t, v)", {"x": f(2, 40)},
      {"m": np.array([[True], [True]]), "s": ints(2, 40), "l": ints(-1), "z": np.zeros((2, 40), F)}),
+    ("shape_of_halves", PLACES + "h = Reshape (g, s) y = Shape (h)", {"x": X[:2], "m": ENDS}, {"s": ints(2, -1, 4)}),
+    ("shape_of_all_five", PLACES + "h = Reshape (g, s) k = Neg (h) y = Shape (k)", {"x": X, "m": SOME}, {"s": ints(5, 4)}),
+    ("shape_in_a_branch_not_taken", SHAPE_IN_A_BRANCH, {"x": X, "m": SOME, "c": np.array(False)}, {"s": ints(2, -1, 4), "e": ints(2)}),
     ("scatter_of_nothing", "y = ScatterND (x, i, u)", {"x": V}, {"i": np.zeros((0, 1), L), "u": np.zeros((0, 3), F)}),
 ]  # fmt: skip
 WRONG = [
@@ -94,6 +99,10 @@ WRONG = [
     ("rows_of_another_shape", "n = NonZero (m) r = Gather (x, n) y = Reshape (r, s)", {"x": V, "m": np.array([1, 0, 0, 0], bool)}, {"s": ints(3, 2)}, np.zeros((3, 2), F)),
     ("parts_of_three", PARTS, {"x": V, "m": np.array([0, 1, 1, 1], bool)}, {"l": ints(1, 1)}, np.zeros((1, 1, 3), F)),
     ("only_one_of_two", ONE, {"x": V, "m": B}, {"a": ints(1)}, np.zeros((1, 3), F)),
+    ("shape_of_halves_of_five", PLACES + "h = Reshape (g, s) y = Shape (h)", {"x": X, "m": SOME}, {"s": ints(2, -1, 4)}, ints(2, 2, 4)),
+    ("how_many_halves_of_five", PLACES + "h = Reshape (g, s) y = Shape <end: int = 1> (h)", {"x": X, "m": SOME}, {"s": ints(2, -1, 4)}, ints(2)),
+    ("shape_of_another_number", PLACES + "h = Reshape (g, s) k = Neg (h) y = Shape (k)", {"x": X, "m": SOME}, {"s": ints(6, 4)}, ints(6, 4)),
+    ("shape_in_a_branch_taken", SHAPE_IN_A_BRANCH, {"x": X, "m": SOME, "c": np.array(True)}, {"s": ints(2, -1, 4), "e": ints(2)}, ints(2)),
     ("beyond_the_base", PLACES + "k = Add (t, d) y = ScatterND (x, k, g)", {"x": X, "m": SOME}, {"d": ints(1, 0)}, X),
 ]  # fmt: skip
 REFUSED = [
@@ -119,6 +128,11 @@ REFUSED = [
     ("sequence_as_an_output", "y = SplitToSequence (x)", {}, "it is a sequence, or has more than 6 dims"),
     ("sequence_of_pairs", PLACES + "o = SplitToSequence (g, k) y = SequenceAt (o, z)", {"k": np.array(2, L), "z": np.array(0, L)}, "other lengths than 1"),
     ("nonzero_of_rows", PLACES + "y = NonZero (g)", {}, "what it does with them is not known"),
+    ("scales_of_known_rows", PLACES + "h = LayerNormalization (g, s) y = ScatterND (x, t, h)", {"s": f(12, 4)}, "a dim of a known size"),
+    ("biases_of_known_rows", PLACES + "h = LayerNormalization (g, b, s) y = ScatterND (x, t, h)", {"b": BIAS, "s": f(12, 4)}, "a dim of a known size"),
+    ("rms_scales_of_known_rows", PLACES + "h = RMSNormalization (g, s) y = ScatterND (x, t, h)", {"s": f(12, 4)}, "a dim of a known size", 23),
+    ("pairs_of_halves", """u = Unsqueeze (m, n1) e = Expand (u, s) n = NonZero (e) t = Transpose (n) g = GatherND (x, t) h = Reshape (g, k) p = Reshape (h, q)
+      y = Gather <axis: int = 1> (p, n1)""", {"n1": ints(-1), "s": ints(3, 4, 2), "k": ints(2, -1, 1), "q": ints(2, -1, 2)}, "several rows into one"),
 ]  # fmt: skip
 
 
@@ -133,8 +147,8 @@ def cases():
         yield (name, 20, nodes, inputs, constants, *known)
     for name, nodes, inputs, constants, y in WRONG:
         yield (name, 20, nodes, inputs, constants, "another number of rows", {"y": y})
-    for name, nodes, constants, why in REFUSED:
-        yield (name, 20, nodes, {"x": X, "m": SOME}, constants, why)
+    for name, nodes, constants, why, *opset in REFUSED:
+        yield (name, opset[0] if opset else 20, nodes, {"x": X, "m": SOME}, constants, why)
 
 
 if __name__ == "__main__":
