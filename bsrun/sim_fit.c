@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/model.h"
 #include "core/base/error.h"
 #include "core/base/out_file.h"
 #include "core/base/text.h"
@@ -110,10 +111,7 @@ static int32_t print(const args *a, const json_t *fits, json_t *regret, bs_error
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK && format == BS_FORMAT_JSON) {
     json_t *all = json_pack("{s:O, s:O}", "fits", fits, "regret", regret);
-    if (all == NULL ||
-        json_dumpf(all, stdout, bs_report_json(stdout) | JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
-      rc = bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
-    fputs("\n", stdout);
+    rc = model_print_json(all, err);
     json_decref(all);
     return rc;
   }

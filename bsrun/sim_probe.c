@@ -5,14 +5,11 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
-#include "bsrun/opening.h"
 #include "bsrun/sim_inside.h"
+#include "bsrun/sim_machine.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "lab/coll/ccl.h"
-#include "lab/config/compose.h"
 #include "lab/config/experiment.h"
-#include "lab/config/schema.h"
 #include "lab/sim/probe.h"
 
 static const args_option options[] = {
@@ -50,8 +47,7 @@ static const bs_field fields[] = {
 typedef struct request {
   bs_probe probe;
   bs_probe_flow flows[BS_PROBE_FLOWS];
-  const char *machine, *topology;
-  char label[16];
+  sim_machine machine;
 } request;
 
 /* ---- options ----------------------------------------------------------------------------------- */
@@ -110,20 +106,9 @@ static int32_t read_request(request *r, const args *a, bs_error *err) {
 
 /* ---- a probe ----------------------------------------------------------------------------------- */
 
-static int32_t machine_of(request *r, const bs_node *config, bs_context *context, bs_error *err) {
-  bs_ccl_place link = {0};
-  r->topology = bs_schema_str(config, "hardware.topology");
-  r->machine = bs_schema_str(config, "hardware.name");
-  int32_t rc = bs_ccl_place_link(context, &link, err);
-  if (rc == BS_OK) rc = bs_sim_param(context, "label", r->label, sizeof r->label, err);
-  r->probe.topology = r->topology;
-  r->probe.alpha_s = link.alpha_s;
-  r->probe.bytes_per_s = link.bytes_per_s;
-  return rc;
-}
-
 static int32_t print(const request *r, const args *a, json_t *rows, bs_error *err) {
-  const int with = r->topology != NULL && r->topology[0] != '\0';
+  const sim_machine *m = &r->machine;
+  const char *topology = m->topology != NULL ? m->topology : "";
   const json_t *total = json_array_get(rows, json_array_size(rows) - 1);
   int format = 0;
   size_t i;
@@ -131,9 +116,9 @@ static int32_t print(const request *r, const args *a, json_t *rows, bs_error *er
   int32_t rc = bsrun_format(a, &format, err);
   if (rc != BS_OK) return rc;
   json_array_foreach(rows, i, row) {
-    json_object_set_new(row, "machine", json_string(r->machine != NULL ? r->machine : ""));
-    json_object_set_new(row, "label", json_string(r->label));
-    json_object_set_new(row, "topology", json_string(with ? r->topology : ""));
+    json_object_set_new(row, "machine", json_string(m->name));
+    json_object_set_new(row, "label", json_string(m->label));
+    json_object_set_new(row, "topology", json_string(topology));
   }
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE)
     bs_print(
@@ -141,40 +126,28 @@ static int32_t print(const request *r, const args *a, json_t *rows, bs_error *er
         "simulated, not measured: machine %s (%s), %s%s\n"
         "%llu bytes from rank %u to rank %u of %u, beside %u other message%s: %.6f us; alone %.6f us by the "
         "closed form\n\n",
-        r->machine != NULL ? r->machine : "", r->label, with ? "topology " : "a link of each two ranks",
-        with ? r->topology : "", (unsigned long long)r->probe.bytes, r->flows[0].from, r->flows[0].to,
-        r->probe.ranks, r->probe.n_flows - 1, r->probe.n_flows == 2 ? "" : "s",
+        m->name, m->label, m->topology != NULL ? "topology " : "a link of each two ranks", topology,
+        (unsigned long long)r->probe.bytes, r->flows[0].from, r->flows[0].to, r->probe.ranks,
+        r->probe.n_flows - 1, r->probe.n_flows == 2 ? "" : "s",
         json_number_value(json_object_get(total, "simulated_us")),
         json_number_value(json_object_get(total, "closed_us")));
   return bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
 }
 
-static int32_t compose(const args *a, bs_node **out_config, bs_error *err) {
-  bsrun_base base = {.plugin = "sim", .hardware = "sim-flat"};
-  char *dir = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  base.configs_dir = dir;
-  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, out_config, err);
-  free(dir);
-  return rc;
-}
-
 static int32_t probe(const args *a, bs_error *err) {
-  bs_node *config = NULL;
-  bs_context *context = NULL;
   json_t *rows = NULL;
   request r = {0};
   if (args_has(a, "device")) return sim_inside_probe(a, err);
   int32_t rc = read_request(&r, a, err);
-  if (rc == BS_OK) rc = compose(a, &config, err);
-  if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
-  if (rc == BS_OK) rc = machine_of(&r, config, context, err);
-  if (rc == BS_OK) rc = bs_probe_run(context, &r.probe, &rows, err);
-  if (rc == BS_NOT_FOUND) rc = bs_config_name_error(config, "hardware.topology", rc, err);
+  if (rc == BS_OK) rc = sim_machine_open(a, &r.machine, err);
+  r.probe.topology = r.machine.topology;
+  r.probe.alpha_s = r.machine.link.alpha_s;
+  r.probe.bytes_per_s = r.machine.link.bytes_per_s;
+  if (rc == BS_OK) rc = bs_probe_run(r.machine.context, &r.probe, &rows, err);
+  if (rc == BS_NOT_FOUND) rc = bs_config_name_error(r.machine.config, "hardware.topology", rc, err);
   if (rc == BS_OK) rc = print(&r, a, rows, err);
   json_decref(rows);
-  bs_config_free(config);
-  if (context != NULL) bs_context_close(context);
+  sim_machine_close(&r.machine);
   return rc;
 }
 

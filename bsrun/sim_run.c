@@ -6,15 +6,12 @@
 #include <sys/stat.h>
 
 #include "bsrun/bsrun.h"
-#include "bsrun/opening.h"
+#include "bsrun/sim_machine.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "formats/chakra.h"
 #include "formats/goal.h"
-#include "lab/coll/ccl.h"
-#include "lab/config/compose.h"
 #include "lab/config/experiment.h"
-#include "lab/config/schema.h"
 #include "lab/sim/trace_machine.h"
 
 static const args_option options[] = {
@@ -66,8 +63,8 @@ typedef struct request {
   bs_trace_place place;
   bs_trace_rank *ranks;
   bs_trace_result result;
-  const char *machine, *links;
-  char label[16];
+  sim_machine machine;
+  const char *links;
 } request;
 
 /* ---- reading ------------------------------------------------------------------------------------ */
@@ -116,11 +113,10 @@ static int32_t read_roof(bs_context *context, sim_roof *roof, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t read_links(bs_context *context, bs_trace_machine *m, bs_error *err) {
-  bs_ccl_place link = {0};
+static int32_t read_links(const sim_machine *machine, bs_trace_machine *m, bs_error *err) {
+  const bs_ccl_place link = machine->link;
   char buffering[16];
-  int32_t rc = bs_ccl_place_link(context, &link, err);
-  if (rc == BS_OK) rc = bs_sim_param(context, "buffering", buffering, sizeof buffering, err);
+  const int32_t rc = bs_sim_param(machine->context, "buffering", buffering, sizeof buffering, err);
   if (rc != BS_OK) return rc;
   if (strcmp(buffering, "eager") != 0)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-TRACE-BUFFERING",
@@ -134,9 +130,9 @@ static int32_t read_links(bs_context *context, bs_trace_machine *m, bs_error *er
 }
 
 /* What happened when: --to trace=FILE. */
-static int32_t open_trace(request *r, bs_context *context, bs_error *err) {
+static int32_t open_trace(request *r, bs_error *err) {
   double events = 0;
-  const int32_t rc = number(context, "trace_events", &events, err);
+  const int32_t rc = number(r->machine.context, "trace_events", &events, err);
   if (rc != BS_OK) return rc;
   return bs_trace_place_record(&r->place, (uint64_t)events, r->et.n_ranks, err);
 }
@@ -152,21 +148,22 @@ static int32_t write_trace(const request *r, bs_error *err) {
   return rc;
 }
 
-static int32_t open_machine(request *r, const bs_node *config, bs_context *context, bs_error *err) {
-  const char *topology = bs_schema_str(config, "hardware.topology"), *loggp = args_value(r->a, "loggp-ns");
-  const int with = topology != NULL && topology[0] != '\0';
-  r->machine = bs_schema_str(config, "hardware.name");
-  r->links = loggp != NULL ? "LogGP links" : with ? topology : "a link of each two ranks";
-  if (loggp != NULL && with)
+static int32_t open_machine(request *r, bs_error *err) {
+  sim_machine *m = &r->machine;
+  const char *loggp = args_value(r->a, "loggp-ns");
+  int32_t rc = sim_machine_open(r->a, m, err);
+  if (rc != BS_OK) return rc;
+  r->links = loggp != NULL ? "LogGP links" : m->topology != NULL ? m->topology : "a link of each two ranks";
+  if (loggp != NULL && m->topology != NULL)
     return bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
                         "--with loggp-ns has no topology: leave one of both out");
-  int32_t rc = bs_sim_param(context, "label", r->label, sizeof r->label, err);
-  if (rc == BS_OK) rc = read_roof(context, &r->place.machine.roof, err);
-  if (rc == BS_OK) rc = read_links(context, &r->place.machine, err);
-  if (rc == BS_OK && with) rc = bs_trace_place_open(context, topology, r->et.n_ranks, &r->place, err);
-  if (rc == BS_NOT_FOUND) rc = bs_config_name_error(config, "hardware.topology", rc, err);
+  rc = read_roof(m->context, &r->place.machine.roof, err);
+  if (rc == BS_OK) rc = read_links(m, &r->place.machine, err);
+  if (rc == BS_OK && m->topology != NULL)
+    rc = bs_trace_place_open(m->context, m->topology, r->et.n_ranks, &r->place, err);
+  if (rc == BS_NOT_FOUND) rc = bs_config_name_error(m->config, "hardware.topology", rc, err);
   if (rc == BS_OK && loggp != NULL) rc = bs_trace_loggp(loggp, &r->place.machine, err);
-  return rc == BS_OK && args_has(r->a, "trace") ? open_trace(r, context, err) : rc;
+  return rc == BS_OK && args_has(r->a, "trace") ? open_trace(r, err) : rc;
 }
 
 /* ---- output ------------------------------------------------------------------------------- */
@@ -208,9 +205,9 @@ static json_t *row_of(const request *r, uint32_t first, uint32_t end) {
                 (json_int_t)all->bytes, "collectives", (json_int_t)all->collectives, "recorded",
                 (json_int_t)all->recorded, "modelled", (json_int_t)all->modelled, "without_time",
                 (json_int_t)all->unknown, "unknown_attributes", (json_int_t)r->et.unknown);
-  json_t *place = json_pack("{s:s, s:s, s:s, s:s, s:s}", "format", r->is_goal ? "goal" : "chakra", "machine",
-                            r->machine != NULL ? r->machine : "", "label", r->label, "domain", "extrapolated",
-                            "links", r->links);
+  json_t *place =
+      json_pack("{s:s, s:s, s:s, s:s, s:s}", "format", r->is_goal ? "goal" : "chakra", "machine",
+                r->machine.name, "label", r->machine.label, "domain", "extrapolated", "links", r->links);
   json_object_update(row, more);
   json_object_update(row, place);
   json_decref(more);
@@ -225,8 +222,8 @@ static int alike(const bs_trace_rank *a, const bs_trace_rank *b) {
 
 static void print_head(const request *r) {
   const bs_trace_result *k = &r->result;
-  bs_print(stdout, "simulated, not measured: machine %s (%s, extrapolated), %s\n",
-           r->machine != NULL ? r->machine : "", r->label, r->links);
+  bs_print(stdout, "simulated, not measured: machine %s (%s, extrapolated), %s\n", r->machine.name,
+           r->machine.label, r->links);
   bs_print(stdout,
            "ranks %u, nodes %u, messages %llu, collectives %llu: %.6f us; rank %u ends last\n"
            "work: %llu by the model, %llu as recorded\n\n",
@@ -259,16 +256,6 @@ static int32_t write_traces(const request *r, bs_error *err) {
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
-static int32_t compose(const args *a, bs_node **out_config, bs_error *err) {
-  bsrun_base base = {.plugin = "sim", .hardware = "sim-flat"};
-  char *dir = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  base.configs_dir = dir;
-  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, out_config, err);
-  free(dir);
-  return rc;
-}
-
 static int32_t simulate(request *r, bs_error *err) {
   r->ranks = calloc(r->et.n_ranks, sizeof *r->ranks);
   if (r->ranks == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the ranks");
@@ -281,8 +268,6 @@ static int32_t simulate(request *r, bs_error *err) {
 }
 
 static int32_t run(const args *a, bs_error *err) {
-  bs_node *config = NULL;
-  bs_context *context = NULL;
   request r = {.a = a};
   bsrun_interruptible("nothing is written; a smaller trace takes less time");
   int32_t rc = read_calc(&r, err);
@@ -290,9 +275,7 @@ static int32_t run(const args *a, bs_error *err) {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
                       "--to: et=PREFIX, goal=FILE or trace=FILE says what is written");
   if (rc == BS_OK) rc = read_trace(&r, err);
-  if (rc == BS_OK) rc = compose(a, &config, err);
-  if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
-  if (rc == BS_OK) rc = open_machine(&r, config, context, err);
+  if (rc == BS_OK) rc = open_machine(&r, err);
   if (rc == BS_OK) rc = simulate(&r, err);
   if (rc == BS_OK) notes(&r);
   if (rc == BS_OK) rc = write_traces(&r, err);
@@ -300,8 +283,7 @@ static int32_t run(const args *a, bs_error *err) {
   bs_trace_place_close(&r.place);
   bs_et_free(&r.et);
   free(r.ranks);
-  bs_config_free(config);
-  if (context != NULL) bs_context_close(context);
+  sim_machine_close(&r.machine);
   return rc;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/model.h"
 #include "core/base/error.h"
 #include "core/base/out_file.h"
 #include "core/base/text.h"
@@ -67,11 +68,7 @@ static int32_t print_json(const sim_device *d, const bs_validation *v, json_t *r
                           d->label, "constants", "launch_us", 1e6 * v->constants.launch_s, "units",
                           v->constants.units, "memory", v->constants.memory, "inside", error_json(&v->inside),
                           "roofline", error_json(&v->roofline), "rows", rows);
-  int32_t rc = BS_OK;
-  if (all == NULL ||
-      json_dumpf(all, stdout, bs_report_json(stdout) | JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
-    rc = bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
-  fputs("\n", stdout);
+  const int32_t rc = model_print_json(all, err);
   json_decref(all);
   return rc;
 }

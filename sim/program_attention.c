@@ -184,7 +184,7 @@ static void scores(sim_attention *a, sim_attention_lane *l, uint32_t lane, uint6
   if (s->first) sim_need(j, index - l->q);
   if (s->number > 0) sim_need(j, index - l->score);
   if (s->number >= buffers) sim_need(j, index - l->value_at[(s->number - buffers) % RING]);
-  sim_plan_serve(&a->plan, a->plan.unit, lane, a->scores, j);
+  sim_serve(a->plan.layout, a->plan.unit, lane, a->scores, j);
   l->score = index;
   if (is_last(s)) l->read_at[s->turn % Q_SLOTS] = index;
 }
@@ -199,7 +199,7 @@ static void values(sim_attention *a, sim_attention_lane *l, uint32_t lane, uint6
   if (s->number > 0) sim_need(j, index - l->value_at[(s->number - 1) % RING]);
   if (l->scores.number > s->number + 1) sim_need(j, index - l->score);
   if (s->first && s->turn >= sums) sim_need(j, index - l->store_at[(s->turn - sums) % RING]);
-  sim_plan_serve(&a->plan, a->plan.unit, lane, a->values, j);
+  sim_serve(a->plan.layout, a->plan.unit, lane, a->values, j);
   l->value_at[s->number % RING] = index;
 }
 
@@ -248,7 +248,7 @@ static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
     case PHASE_EXP:
       j->what = SIM_EXP;
       sim_need(j, index - l->score);
-      sim_plan_serve(&a->plan, a->plan.vector, lane, (uint64_t)a->plan.knobs.tm * a->plan.knobs.tn, j);
+      sim_serve(a->plan.layout, a->plan.vector, lane, (uint64_t)a->plan.knobs.tm * a->plan.knobs.tn, j);
       l->exp_at[l->scores.number % RING] = index;
       advance(a, lane, &l->scores);
       break;

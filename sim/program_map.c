@@ -66,7 +66,7 @@ int sim_map_next(sim_map *m, uint32_t lane, uint64_t index, sim_job *j) {
     j->what = SIM_MAP;
     for (uint32_t i = 1; i <= s->inputs; i++) sim_need(j, i);
     for (uint32_t o = 0; o < s->outputs; o++) sim_need(j, before - 1 - o);
-    sim_plan_serve(&m->plan, m->plan.vector, lane, n * s->ops, j);
+    sim_serve(m->plan.layout, m->plan.vector, lane, n * s->ops, j);
   } else {
     const uint64_t first = from / s->out_of, end = (from + n) / s->out_of, which = in - store_at;
     j->what = SIM_STORE;

@@ -54,8 +54,8 @@ int32_t sim_plan_tokens(double tokens, bs_error *err) {
   return BS_CONFIG;
 }
 
-void sim_plan_serve(const sim_plan *p, uint32_t class, uint32_t lane, uint64_t amount, sim_job *j) {
-  j->stops[j->n_stops++] = (sim_stop){.part = sim_layout_part(p->layout, class, lane), .amount = amount};
+void sim_serve(const sim_layout *l, uint32_t class, uint32_t lane, uint64_t amount, sim_job *j) {
+  j->stops[j->n_stops++] = (sim_stop){.part = sim_layout_part(l, class, lane), .amount = amount};
 }
 
 void sim_plan_move(sim_plan *p, uint32_t way, uint32_t lane, uint64_t address, uint64_t bytes, sim_job *j) {

@@ -74,7 +74,8 @@ int32_t sim_plan_make(const sim_layout *layout, const sim_knobs *knobs, int colu
 int32_t sim_plan_tokens(double tokens, bs_error *err);
 /* BS_UNSUPPORTED BS-INSIDE-OP: the class is SIM_CLASSES. */
 int32_t sim_plan_has(const sim_plan *plan, uint32_t class, const char *what, const char *hint, bs_error *err);
-void sim_plan_serve(const sim_plan *plan, uint32_t class, uint32_t lane, uint64_t amount, sim_job *job);
+/* Adds a stop at the lane's part of a class. */
+void sim_serve(const sim_layout *layout, uint32_t class, uint32_t lane, uint64_t amount, sim_job *job);
 /* Adds a load or a store of one run of bytes; key: of its tile. */
 void sim_plan_move(sim_plan *plan, uint32_t way, uint32_t lane, uint64_t address, uint64_t bytes,
                    sim_job *job);

@@ -12,10 +12,6 @@
 
 enum { LOADS = 2, STEP = 3, TAIL = 2 }; /* jobs: loads of a step, all of a step, epilogue and store */
 
-static uint64_t divided(uint64_t n, uint64_t by) {
-  return n / by + (n % by != 0);
-}
-
 static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
@@ -47,7 +43,7 @@ static uint64_t scratch_of(const sim_product *p) {
 static void set_depth(sim_product *p, uint32_t grain) {
   p->knobs.grain = grain;
   p->depth = p->knobs.tk * grain;
-  p->steps = divided(divided(p->shape.k, p->depth), p->knobs.split);
+  p->steps = sim_divided(sim_divided(p->shape.k, p->depth), p->knobs.split);
   p->jobs_a_tile = STEP * p->steps + TAIL;
 }
 
@@ -56,7 +52,7 @@ static void set_depth(sim_product *p, uint32_t grain) {
 static int caches_hold(const sim_product *p) {
   const sim_device *d = p->layout->device;
   const uint64_t rows = least(p->knobs.group, p->row_tiles),
-                 columns = least(divided(sim_working(p->layout, &p->knobs), rows), p->column_tiles);
+                 columns = least(sim_divided(sim_working(p->layout, &p->knobs), rows), p->column_tiles);
   const uint64_t flight =
       p->knobs.stages * (rows * p->knobs.tm + columns * p->knobs.tn) * p->depth * p->shape.in_bytes;
   for (uint32_t c = 0; c < d->n_classes; c++)
@@ -66,7 +62,7 @@ static int caches_hold(const sim_product *p) {
 
 /* Has each part of the depth as many steps? */
 static int split_divides(const sim_product *p) {
-  return divided(p->shape.k, p->depth) == p->steps * p->knobs.split;
+  return sim_divided(p->shape.k, p->depth) == p->steps * p->knobs.split;
 }
 
 /* Merges steps while there are too many tokens. */
@@ -79,10 +75,6 @@ static void choose_grain(sim_product *p) {
     grain *= 2;
   }
   set_depth(p, grain);
-}
-
-static uint64_t grained(uint64_t n, uint32_t grain) {
-  return divided(n, grain > 0 ? grain : 1) * (grain > 0 ? grain : 1);
 }
 
 int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shape, const sim_knobs *knobs,
@@ -109,8 +101,8 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
     bs_error_hint(err, "a server with does: product");
     return BS_UNSUPPORTED;
   }
-  p->row_tiles = divided(shape->m, p->knobs.tm);
-  p->column_tiles = divided(shape->n, p->knobs.tn);
+  p->row_tiles = sim_divided(shape->m, p->knobs.tm);
+  p->column_tiles = sim_divided(shape->n, p->knobs.tn);
   p->tiles = p->row_tiles * p->column_tiles * p->knobs.split;
   if (p->knobs.grain == 0)
     choose_grain(p);
@@ -118,7 +110,7 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
     set_depth(p, p->knobs.grain);
   if (!split_divides(p)) {
     bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "split=%u does not divide the %llu steps of the depth",
-                 p->knobs.split, (unsigned long long)divided(p->shape.k, p->depth));
+                 p->knobs.split, (unsigned long long)sim_divided(p->shape.k, p->depth));
     bs_error_hint(err, "another split, tk or grain");
     return BS_CONFIG;
   }
@@ -129,8 +121,8 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
     return BS_CONFIG;
   }
   const sim_class *unit = &layout->device->classes[p->unit];
-  p->amount = 2 * grained(p->knobs.tm, unit->grain[0]) * grained(p->knobs.tn, unit->grain[1]) *
-              grained(p->depth, unit->grain[2]);
+  p->amount = 2 * sim_grained(p->knobs.tm, unit->grain[0]) * sim_grained(p->knobs.tn, unit->grain[1]) *
+              sim_grained(p->depth, unit->grain[2]);
   return sim_device_fits(layout->device, p->knobs.resident * scratch_of(p), err);
 }
 
@@ -157,10 +149,6 @@ static int spot_of(const sim_product *p, uint32_t lane, uint64_t turn, spot *out
   out->tile_column = in / rows;
   out->tile = out->part * in_part + out->tile_row * p->column_tiles + out->tile_column;
   return 1;
-}
-
-static void need(sim_job *j, uint64_t back) {
-  if (back > 0 && back < SIM_OPEN) j->needs[j->n_needs++] = (uint32_t)back;
 }
 
 /* A tile of `across` rows or columns (from tile `at`) and of step `step`, of an operand with so many. */
@@ -207,21 +195,17 @@ static uint64_t slot_before(const sim_product *p, const spot *s, uint64_t step, 
   return index - (before / p->steps * p->jobs_a_tile + before % p->steps * STEP + LOADS);
 }
 
-static void add_server(sim_product *p, uint32_t class, uint32_t lane, uint64_t amount, sim_job *j) {
-  j->stops[j->n_stops++] = (sim_stop){.part = sim_layout_part(p->layout, class, lane), .amount = amount};
-}
-
 /* The sums go in the order of the depth, always: a product needs the one before it. */
 static void product(sim_product *p, uint32_t lane, const spot *s, uint64_t step, sim_job *j) {
   const uint64_t per = p->jobs_a_tile, free_in = p->knobs.accumulators;
-  need(j, 1);
-  need(j, 2);
+  sim_need(j, 1);
+  sim_need(j, 2);
   if (step > 0)
-    need(j, STEP);
+    sim_need(j, STEP);
   else if (s->turn > 0)
-    need(j, STEP + TAIL);
-  if (step == 0 && s->turn >= free_in) need(j, free_in * per + LOADS - STEP * p->steps);
-  add_server(p, p->unit, lane, p->amount, j);
+    sim_need(j, STEP + TAIL);
+  if (step == 0 && s->turn >= free_in) sim_need(j, free_in * per + LOADS - STEP * p->steps);
+  sim_serve(p->layout, p->unit, lane, p->amount, j);
 }
 
 int sim_product_next(void *user, uint32_t lane, uint64_t index, sim_job *j) {
@@ -233,19 +217,20 @@ int sim_product_next(void *user, uint32_t lane, uint64_t index, sim_job *j) {
     const uint64_t rows = least(p->knobs.tm, p->shape.m - s.tile_row * p->knobs.tm),
                    columns = least(p->knobs.tn, p->shape.n - s.tile_column * p->knobs.tn);
     j->what = SIM_EPILOGUE;
-    need(j, 1);
-    if (s.turn > 0) need(j, p->jobs_a_tile - 1); /* the tile that leaves has one buffer */
-    if (p->vector != SIM_CLASSES) add_server(p, p->vector, lane, rows * columns * p->shape.epilogue, j);
+    sim_need(j, 1);
+    if (s.turn > 0) sim_need(j, p->jobs_a_tile - 1); /* the tile that leaves has one buffer */
+    if (p->vector != SIM_CLASSES)
+      sim_serve(p->layout, p->vector, lane, rows * columns * p->shape.epilogue, j);
   } else if (in > STEP * p->steps) {
     j->what = SIM_STORE;
-    need(j, 1);
+    sim_need(j, 1);
     store(p, lane, &s, j);
   } else if (in % STEP == LOADS) {
     j->what = SIM_PRODUCT;
     product(p, lane, &s, step, j);
   } else {
     j->what = in % STEP == 0 ? SIM_LOAD_A : SIM_LOAD_B;
-    need(j, slot_before(p, &s, step, index));
+    sim_need(j, slot_before(p, &s, step, index));
     if (j->what == SIM_LOAD_A)
       load(p, lane, 0, s.tile_row, p->knobs.tm, p->shape.m, s.part * p->steps + step, j);
     else

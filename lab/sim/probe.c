@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/plugin/named.h"
-#include "core/plugin/registry.h"
 #include "lab/error.h"
+#include "lab/sim/trace_machine.h"
 #include "sim/engine.h"
 
 typedef struct passed {
@@ -20,9 +19,7 @@ typedef struct passed {
 
 typedef struct probing {
   const bs_probe *probe;
-  const bs_topology *table; /* NULL: no topology */
-  void *opened;
-  bs_named named;
+  bs_trace_place place;
   sim_engine *engine;
   uint32_t *done; /* of each rank: sends and receives that it has completed */
   bs_link links[SIM_HOPS];
@@ -35,13 +32,13 @@ typedef struct probing {
 
 static uint32_t links_of(const probing *p, uint32_t from, uint32_t to, bs_link *out_links) {
   uint32_t n = 0;
-  if (p->table == NULL) {
+  if (p->place.topology == NULL) {
     out_links[0] = (bs_link){.struct_size = sizeof(bs_link),
                              .bytes_per_s = p->probe->bytes_per_s > 0 ? p->probe->bytes_per_s : INFINITY,
                              .latency_s = p->probe->alpha_s};
     return 1;
   }
-  return p->table->route(p->opened, from, to, out_links, SIM_HOPS, &n, NULL) == BS_OK ? n : 0;
+  return p->place.topology->route(p->place.opened, from, to, out_links, SIM_HOPS, &n, NULL) == BS_OK ? n : 0;
 }
 
 static uint32_t route(void *user, uint32_t from, uint32_t to, sim_hop *out_hops) {
@@ -51,22 +48,6 @@ static uint32_t route(void *user, uint32_t from, uint32_t to, sim_hop *out_hops)
     out_hops[h] =
         (sim_hop){links[h].id, sim_seconds_ps(links[h].latency_s), sim_rate_q32(links[h].bytes_per_s)};
   return n;
-}
-
-static int32_t open_topology(probing *p, bs_context *context, bs_error *err) {
-  void *state = NULL;
-  const bs_topology *table = NULL;
-  if (p->probe->topology == NULL || p->probe->topology[0] == '\0') return BS_OK;
-  int32_t rc = bs_named_read(p->probe->topology, &p->named, err);
-  if (rc == BS_OK) rc = bs_find_topology(context, p->named.name, &table, &state, err);
-  const bs_topology_request request = {.struct_size = sizeof request,
-                                       .world_size = p->probe->ranks,
-                                       .n_options = p->named.n,
-                                       .option_keys = p->named.keys,
-                                       .option_values = p->named.values};
-  if (rc == BS_OK) rc = table->open(state, &request, &p->opened, err);
-  if (rc == BS_OK) p->table = table;
-  return rc;
 }
 
 /* ---- the messages --------------------------------------------------------------------------- */
@@ -202,15 +183,15 @@ int32_t bs_probe_run(bs_context *context, const bs_probe *probe, json_t **out_ro
   if (p == NULL) return bs_no_memory(err, "a probe");
   p->probe = probe;
   int32_t rc = check(probe, err);
-  if (rc == BS_OK) rc = open_topology(p, context, err);
+  if (rc == BS_OK && probe->topology != NULL && probe->topology[0] != '\0')
+    rc = bs_trace_place_open(context, probe->topology, probe->ranks, &p->place, err);
   if (rc == BS_OK) rc = run(p, err);
   if (rc == BS_OK && p->arrived == 0) {
     rc = bs_error_set(err, BS_CONFIG, "BS-SIM-MACHINE", "no message takes time on the simulated machine");
     bs_error_hint(err, "--hardware h100-dgx, sim-flat, ... or --set plugins.sim.alpha_s=1e-6");
   }
   if (rc == BS_OK) *out_rows = rows_of(p);
-  if (p->table != NULL) p->table->close(p->opened);
-  bs_named_free(&p->named);
+  bs_trace_place_close(&p->place);
   free(p);
   return rc;
 }
