@@ -293,12 +293,13 @@ const bsrun_verb sim_run_verb = {
     .summary = "a trace of others (Chakra, GOAL) on a simulated machine",
     .about =
         "TRACE is a GOAL file, or the beginning of Chakra's files TRACE.0.et, TRACE.1.et, ... of each rank.\n"
-        "Messages take the machine's links, collectives their closed form. Work takes its recorded time, or "
-        "where\n"
-        "it has FLOPs (num_ops) the roofline of the machine. COMPUTE is the time in which a processor of the "
-        "rank\n"
-        "works, COMMUNICATION that in which it sends, receives or is in a collective, EXPOSED WAIT the "
-        "rest.\n"
+        "Messages take the machine's links, collectives their closed form. Work with FLOPs (num_ops) takes "
+        "the\n"
+        "roofline of the machine, other work its recorded time. COMPUTE is the time in which a processor of "
+        "the\n"
+        "rank works, COMMUNICATION that in which it sends, receives or is in a collective. EXPOSED WAIT is "
+        "TIME\n"
+        "less COMPUTE: no processor of the rank works then.\n"
         "Nodes that wait for each other end with exit code 8, messages without an other end with 8 or 9.\n",
     .examples =
         "  bsrun sim run all_reduce --hardware h100-dgx\n"

@@ -115,17 +115,18 @@ int32_t bs_et_group_of(bs_et *et, const char *name, size_t size, uint32_t *out_i
 static int32_t check_node(const bs_et *et, uint32_t index, bs_error *err) {
   const bs_et_node *n = &et->nodes[index];
   char text[160];
+  int32_t rc = BS_OK;
   bs_et_node_text(et, index, text, sizeof text);
   if ((n->kind == BS_ET_SEND || n->kind == BS_ET_RECV) && (n->peer >= et->n_ranks || n->peer == n->rank))
-    return bs_error_set(err, BS_INPUT, "BS-ET-PEER", "%s: there are ranks 0 to %u, and none is its own peer",
-                        text, et->n_ranks - 1);
-  if (n->cpu >= BS_ET_MAX_CPUS)
-    return bs_error_set(err, BS_INPUT, "BS-ET-CPU", "%s: processor %u; a rank has at most %u", text, n->cpu,
-                        BS_ET_MAX_CPUS);
-  if (n->bytes > BS_ET_MAX_SIZE || n->flops > BS_ET_MAX_SIZE ||
-      (n->ps > BS_ET_MAX_SIZE && n->ps != BS_ET_NO_TIME))
-    return bs_error_set(err, BS_INPUT, "BS-ET-SIZE", "%s: a number is above 2^62", text);
-  return BS_OK;
+    rc = bs_error_set(err, BS_INPUT, "BS-ET-PEER", "%s: there are ranks 0 to %u, and none is its own peer",
+                      text, et->n_ranks - 1);
+  else if (n->cpu >= BS_ET_MAX_CPUS)
+    rc = bs_error_set(err, BS_INPUT, "BS-ET-CPU", "%s: processor %u; a rank has at most %u", text, n->cpu,
+                      BS_ET_MAX_CPUS);
+  else if (n->bytes > BS_ET_MAX_SIZE || n->flops > BS_ET_MAX_SIZE ||
+           (n->ps > BS_ET_MAX_SIZE && n->ps != BS_ET_NO_TIME))
+    rc = bs_error_set(err, BS_INPUT, "BS-ET-SIZE", "%s: a number is above 2^62", text);
+  return rc == BS_OK ? rc : bs_et_where(et, index, rc, err);
 }
 
 /* Pairs become the list of each node, in the order in which they were added. */
@@ -214,4 +215,9 @@ void bs_et_node_text(const bs_et *et, uint32_t node, char *out_text, size_t size
              n->group != 0 ? ", group " : "", et->groups[n->group].name);
   if (n->kind == BS_ET_MEMORY) snprintf(what, sizeof what, "memory of %" PRIu64 " bytes", n->bytes);
   snprintf(out_text, size, "rank %u, node %" PRIu64 " (%s)", n->rank, n->id, what);
+}
+
+int32_t bs_et_where(const bs_et *et, uint32_t node, int32_t code, bs_error *err) {
+  if (et->source != NULL) bs_error_where(err, "%.140s:%" PRIu64, et->source, et->nodes[node].id);
+  return code;
 }

@@ -70,6 +70,7 @@ typedef struct bs_et {
   bs_et_group *groups;      /* the first has the name "", and all ranks */
   uint64_t unknown;         /* attributes that the reader does not know */
   uint32_t inferred;        /* groups whose ranks are those that name them */
+  const char *source;       /* the GOAL file, of which the id of a node is the line; NULL: another format */
   uint64_t controls;        /* needs of Chakra that say who has called a node: they order nothing */
   struct bs_et_edge *edges; /* until bs_et_end */
   uint64_t room_nodes, room_edges, room_groups;
@@ -94,4 +95,6 @@ int32_t bs_et_end(bs_et *et, bs_error *err);
 int32_t bs_et_groups_read(bs_et *et, const char *path, bs_error *err);
 /* "rank 2, node 7 (recv of 8 bytes from rank 1, tag 0)". */
 void bs_et_node_text(const bs_et *et, uint32_t node, char *out_text, size_t size);
+/* Names the file and line of a node of GOAL in err->where. Returns the code. */
+int32_t bs_et_where(const bs_et *et, uint32_t node, int32_t code, bs_error *err);
 #endif

@@ -320,6 +320,7 @@ int32_t bs_goal_read(const char *path, bs_et *out_et, bs_error *err) {
     r.end = r.at + map.bytes;
     rc = read_text(&r, err);
     if (rc == BS_OK) rc = bs_map_unchanged(&map, path, err);
+    if (rc == BS_OK && (out_et->source = bs_et_text(out_et, path, strlen(path))) == NULL) rc = no_memory(err);
   }
   if (rc != BS_OK && err != NULL && err->where[0] == '\0') bs_error_where(err, "%.140s:%u", path, r.line);
   free(r.labels);

@@ -57,7 +57,7 @@ static int32_t check_channel(const bs_et *et, const message_key *keys, uint32_t 
                sends, sends == 1 ? "send to" : "sends to", keys[0].to, keys[0].tag, keys[0].to, receives,
                receives == 1 ? "receive" : "receives");
   bs_error_hint(err, "each send needs one receive with its source and tag");
-  return kind == BS_ET_SEND ? BS_MISMATCH : BS_DEADLINE;
+  return bs_et_where(et, extra, kind == BS_ET_SEND ? BS_MISMATCH : BS_DEADLINE, err);
 }
 
 static int32_t make_channels(const bs_et *et, trace_match *m, uint32_t n_messages, bs_error *err) {
@@ -103,7 +103,8 @@ static int32_t differs(const bs_et *et, uint32_t a, uint32_t b, bs_error *err) {
   char first[TEXT], second[TEXT];
   bs_et_node_text(et, a, first, sizeof first);
   bs_et_node_text(et, b, second, sizeof second);
-  return bs_error_set(err, BS_MISMATCH, "BS-TRACE-MATCH", "%s meets %s: they differ", first, second);
+  bs_error_set(err, BS_MISMATCH, "BS-TRACE-MATCH", "%s meets %s: they differ", first, second);
+  return bs_et_where(et, a, BS_MISMATCH, err);
 }
 
 /* Puts the n-th node of its rank and group into the n-th meeting of the group. */

@@ -192,6 +192,7 @@ static int32_t pair(run *r, uint32_t receive, uint32_t send, uint64_t now) {
     bs_et_node_text(r->et, send, first, sizeof first);
     bs_et_node_text(r->et, receive, second, sizeof second);
     bs_error_set(&err, BS_MISMATCH, "BS-TRACE-MATCH", "%s comes to %s: the sizes differ", first, second);
+    bs_et_where(r->et, send, BS_MISMATCH, &err);
     sim_abort(r->engine, to->rank, err.code, &err);
     return -err.code;
   }
@@ -312,7 +313,8 @@ static int32_t check(const run *r, bs_error *err) {
       what = "collectives take their closed form, over links of alpha and beta without a topology";
     if (what == NULL) continue;
     bs_et_node_text(r->et, i, text, sizeof text);
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-TRACE-NODE", "%s: %s", text, what);
+    bs_error_set(err, BS_UNSUPPORTED, "BS-TRACE-NODE", "%s: %s", text, what);
+    return bs_et_where(r->et, i, BS_UNSUPPORTED, err);
   }
   return BS_OK;
 }

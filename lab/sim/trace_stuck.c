@@ -84,5 +84,5 @@ int32_t trace_stuck(const bs_et *et, const trace_match *match, const uint8_t *st
                               : " waits for the first",
                length, done, et->n_nodes);
   bs_error_hint(err, "an end that is missing or a need that goes round: no order of these nodes is possible");
-  return BS_DEADLINE;
+  return first < et->n_nodes ? bs_et_where(et, first, BS_DEADLINE, err) : BS_DEADLINE;
 }

@@ -296,6 +296,10 @@ START_TEST(what_cannot_go_on_is_named) {
   files_expect(&err, bs_trace_run(&et, &flat, BS_TRACE_MODEL, ranks, &result, &err), stuck[_i].code,
                stuck[_i].id, stuck[_i].text);
   ck_assert_str_eq(err.message, stuck[_i].said);
+  /* The line of the node that the message begins with. */
+  char where[200];
+  snprintf(where, sizeof where, "%s:%ld", path, strtol(strstr(err.message, "node ") + 5, NULL, 10));
+  ck_assert_str_eq(err.where, where);
   bs_et_free(&et);
 }
 END_TEST
