@@ -113,12 +113,31 @@ static int32_t check_caches(const sim_device *d, const sim_node *node, const sim
   return BS_OK;
 }
 
+/* A net joins a lane and a memory; `send` joins two lanes. */
+static int32_t check_ends(const sim_device *d, const sim_node *node, uint32_t w, bs_error *err) {
+  const sim_way_of *way = &d->ways[w];
+  const sim_class *net = NULL;
+  for (uint32_t i = 0; i < way->n; i++) {
+    const sim_class *c = &d->classes[way->classes[i]];
+    if (c->kind == SIM_MEMORY || w == SIM_WAY_SEND) return BS_OK;
+    if (c->kind == SIM_NET) net = c;
+  }
+  if (net == NULL) return BS_OK;
+  const char *lane = d->levels[d->lane_level].name;
+  sim_read_wrong(node, err, "BS-DEVICE-WAY",
+                 "%s on the way %s has one end, the lane at %s, and no memory at the other", net->name,
+                 ways[w], lane);
+  bs_error_hint(err, w == SIM_WAY_LOAD ? "a memory before %s" : "a memory behind %s", net->name);
+  return BS_CONFIG;
+}
+
 static int32_t read_ways(sim_device *d, const sim_node *node, bs_error *err) {
   int32_t rc = sim_read_fields(node, ways, SIM_WAYS, err);
   for (uint32_t w = 0; rc == BS_OK && w < SIM_WAYS; w++) {
     const sim_node *way = sim_tree_entry(node, ways[w]);
     if (way != NULL) rc = read_way(d, way, &d->ways[w], err);
     if (rc == BS_OK && way != NULL) rc = check_caches(d, way, &d->ways[w], err);
+    if (rc == BS_OK && way != NULL) rc = check_ends(d, way, w, err);
   }
   return rc;
 }

@@ -86,10 +86,11 @@ static void serve_channel(sim_part *p, uint32_t channel, uint64_t pieces, uint64
     t->known_ps = sim_bytes_ps(bytes, p->q32);
   }
   const uint64_t begin = sim_max(t->head, p->free[channel]);
-  const uint64_t takes = p->gap > 0 ? sim_add(t->known_ps, pieces * p->gap) : t->known_ps;
+  const uint64_t gaps = pieces * p->gap, takes = sim_add(t->known_ps, gaps);
   const uint64_t end = sim_max(sim_add(begin, takes), t->last);
   p->free[channel] = end;
   p->busy = sim_add(p->busy, takes);
+  p->gaps = sim_add(p->gaps, gaps);
   p->waited += begin - t->head;
   p->waits++;
   if (begin < t->begin) t->begin = begin;

@@ -37,6 +37,14 @@ static int32_t bad_size(const char *text, bs_error *err) {
   return BS_USAGE;
 }
 
+/* A name that no dtype has. */
+static int32_t bad_dtype(const char *text, const char *dtype, bs_error *err) {
+  bs_error_set(err, BS_USAGE, "BS-INSIDE-OP",
+               "'%.60s' is not NAME nELEMENTS[bROWS][:DTYPE]: there is no dtype '%.20s'", text, dtype);
+  bs_error_hint(err, "as f32, bf16 or f8e4m3");
+  return BS_USAGE;
+}
+
 /* The number behind a letter; 0: there is none. */
 static int number_of(const char **inout_at, char letter, int64_t *out) {
   char word[32];
@@ -58,8 +66,8 @@ static int32_t read_simple(const struct simple *s, const char *text, sim_op *out
   if (!number_of(&at, 'n', &columns)) return bad_size(text, err);
   if (*at == 'b' && !number_of(&at, 'b', &rows)) return bad_size(text, err);
   *out_dtype = *at == ':' ? bs_dtype_parse(at + 1) : BS_F32;
-  if ((*at != '\0' && *at != ':') || *out_dtype == 0 || columns > (INT64_C(1) << 40) / rows)
-    return bad_size(text, err);
+  if (*at == ':' && *out_dtype == 0) return bad_dtype(text, at + 1, err);
+  if ((*at != '\0' && *at != ':') || columns > (INT64_C(1) << 40) / rows) return bad_size(text, err);
   const uint32_t bytes = BS_DTYPE_BYTES(*out_dtype);
   const uint64_t elements = (uint64_t)(columns * rows);
   snprintf(out_text, size, "%s n%lld%s", s->name, (long long)columns, rows > 1 ? "b" : "");

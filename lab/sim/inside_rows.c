@@ -11,7 +11,7 @@
 #define BINDS_FROM 1e-3 /* of the time: below it no class is said to bind */
 
 typedef struct did {
-  uint64_t jobs, amount, busy, waited, waits;
+  uint64_t jobs, amount, busy, waited, waits, gaps;
   double most; /* of one part, over the time */
 } did;
 
@@ -24,6 +24,7 @@ static did sum(const sim_layout *l, uint32_t class, uint64_t time) {
     d.busy += p->busy;
     d.waited += p->waited;
     d.waits += p->waits;
+    d.gaps += p->gaps;
     const double share = time > 0 ? (double)p->busy / (double)p->workers / (double)time : 0;
     if (share > d.most) d.most = share;
   }
@@ -39,11 +40,12 @@ static json_t *number_or_null(int known, double value) {
   return known ? json_real(value) : json_null();
 }
 
-/* The time of all of the class's amount on all of its units. */
-static double closed_us(const sim_layout *l, uint32_t class, uint64_t amount) {
+/* The time of all of the class's amount, and of the gaps of its pieces, on all of its units. */
+static double closed_us(const sim_layout *l, uint32_t class, uint64_t amount, uint64_t gaps) {
   const uint64_t units = sim_layout_units(l, class);
   const uint64_t q32 = l->parts[l->base[class]].q32;
-  return units > 0 ? (double)amount * ((double)q32 / 4294967296.0) / (double)units * 1e-6 : 0;
+  return units > 0 ? ((double)amount * ((double)q32 / 4294967296.0) + (double)gaps) / (double)units * 1e-6
+                   : 0;
 }
 
 static json_t *row_of(const bs_inside_answer *a, uint32_t class, const did *d, double time_us) {
@@ -57,15 +59,19 @@ static json_t *row_of(const bs_inside_answer *a, uint32_t class, const did *d, d
   json_object_set_new(row, "mean_wait_us",
                       json_real(d->waits > 0 ? (double)d->waited / (double)d->waits * 1e-6 : 0));
   json_object_set_new(row, "mJ", number_or_null(c->pJ >= 0, (double)d->amount * c->pJ * 1e-9));
-  json_object_set_new(row, "closed_us", json_real(closed_us(&a->layout, class, d->amount)));
+  json_object_set_new(row, "closed_us", json_real(closed_us(&a->layout, class, d->amount, d->gaps)));
   return row;
 }
 
-/* The time with one class faster. The rates of the layout are as before at the next reset. */
+/* The time with one class faster, its gaps too. The rates of the layout are as before at the next reset. */
 static int32_t run_faster(bs_inside_answer *a, uint32_t class, double *out_us, bs_error *err) {
   sim_inside_result result;
   a->layout.speed[class] = FASTER;
   int32_t rc = sim_layout_reset(&a->layout, err);
+  for (uint32_t i = 0; rc == BS_OK && i < a->layout.n[class]; i++) {
+    sim_part *p = &a->layout.parts[a->layout.base[class] + i];
+    p->gap = sim_round((double)p->gap / FASTER);
+  }
   if (rc == BS_OK) rc = sim_program_run(&a->program, &a->layout, NULL, &result, err);
   a->layout.speed[class] = 0;
   *out_us = rc == BS_OK ? (double)result.settled * 1e-6 : 0;
@@ -81,13 +87,12 @@ static json_t *total_of(const bs_inside_answer *a, double mJ, double time_us) {
   json_object_set_new(row, "us", json_real(time_us));
   json_object_set_new(row, "TFLOPs", json_real(flops / time_us * 1e-6));
   json_object_set_new(row, "flops", json_real(flops));
-  const double units_us = flops > 0 ? closed_us(&a->layout, unit, (uint64_t)flops) : 0;
+  const double units_us = flops > 0 ? closed_us(&a->layout, unit, (uint64_t)flops, 0) : 0;
   json_object_set_new(row, "of_units_pct", json_real(100 * units_us / time_us));
   json_object_set_new(row, "jobs", json_integer((json_int_t)a->result.jobs));
   json_object_set_new(row, "events", json_integer((json_int_t)a->result.events));
   json_object_set_new(row, "bound_us", json_real((double)sim_program_bound(&a->program) * 1e-6));
   json_object_set_new(row, "candidates", json_integer(a->tried + a->skipped));
-  if (d->watts_idle >= 0) mJ += d->watts_idle * time_us * 1e-3;
   json_object_set_new(row, "mJ", json_real(mJ));
   return row;
 }
@@ -122,10 +127,16 @@ int32_t bs_inside_rows(bs_inside_answer *a, bs_error *err) {
     if (device->classes[c].pJ >= 0) mJ += (double)d.amount * device->classes[c].pJ * 1e-9;
     json_array_append_new(a->rows, row_of(a, c, &d, time_us));
   }
+  if (device->watts_idle >= 0) { /* of the whole device, all the time */
+    const double idle = device->watts_idle * time_us * 1e-3;
+    json_array_append_new(a->rows, json_pack("{s:s, s:f}", "part", "idle", "mJ", idle));
+    mJ += idle;
+  }
   json_t *total = total_of(a, mJ, time_us);
   for (uint32_t i = 0; rc == BS_OK && i < n; i++) {
     double us = 0;
-    if (a->layout.parts[a->layout.base[classes[i]]].q32 == 0) continue;
+    const sim_part *part = &a->layout.parts[a->layout.base[classes[i]]];
+    if (part->q32 == 0 && part->gap == 0) continue;
     rc = run_faster(a, classes[i], &us, err);
     json_object_set_new(json_array_get(a->rows, i), "faster_us", json_real(us));
   }
