@@ -96,7 +96,7 @@ static void print_path(const json_t *s) {
   bs_print(stdout, "; limit: %s\n", bs_get_text(s, "limit"));
 }
 
-/* What the device's inside gave. */
+/* Prints how many ops the inside of the device gave a time. */
 static void print_inside(const json_t *s) {
   const char *device = bs_get_text(s, "device");
   if (device[0] == '\0') return;

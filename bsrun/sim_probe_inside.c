@@ -31,7 +31,7 @@ static const bs_field fields[] = {
     {"label", "LABEL", BS_FIELD_WIDE, 0},
 };
 
-/* The flows, whose texts of --beside are split. */
+/* The transfers; those of --beside have copies of their texts, split at the colon. */
 typedef struct flows {
   bs_inside_flow flow[BS_PROBE_FLOWS];
   char *texts[BS_PROBE_FLOWS];

@@ -69,7 +69,7 @@ typedef struct request {
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-/* A file that is not named *.et is GOAL; else Chakra's files have this beginning. */
+/* A path of a file without the ending .et is GOAL; another one is the beginning of Chakra's files. */
 static int32_t read_trace(request *r, bs_error *err) {
   const char *path = r->a->words[0], *groups = args_value(r->a, "groups");
   const size_t size = strlen(path);
@@ -129,7 +129,7 @@ static int32_t read_links(const sim_machine *machine, bs_trace_machine *m, bs_er
   return BS_OK;
 }
 
-/* What happened when: --to trace=FILE. */
+/* Keeps what each rank does, for --to trace=FILE. */
 static int32_t open_trace(request *r, bs_error *err) {
   double events = 0;
   const int32_t rc = number(r->machine.context, "trace_events", &events, err);

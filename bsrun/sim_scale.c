@@ -69,7 +69,7 @@ static const bs_field fields[] = {
     {"messages", "messages", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
     {"message_bytes", "message bytes", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
     {"ops_not_costed", "ops not costed", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
-    /* Where a machine has a device. */
+    /* Shown where the machine has a device. */
     {"device", "device", BS_FIELD_FOLD, 0},
     {"inside_simulated", "simulated inside", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
     {"inside_known", "known inside", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
