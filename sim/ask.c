@@ -7,74 +7,119 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "sim/choose.h"
 #include "sim/launch.h"
-#include "sim/program.h"
 
-#define FASTER 1.1
 #define AGREE 0.01 /* of the device's sum */
 
 enum { BINDS_FROM = 1000 }; /* less than this part of the time: no class binds */
+_Static_assert((int)SIM_ASK_PRODUCT == (int)SIM_OP_PRODUCT && (int)SIM_ASK_MAP == (int)SIM_OP_MAP &&
+                   (int)SIM_ASK_ATTENTION == (int)SIM_OP_ATTENTION,
+               "kinds of programs");
+
+/* ---- the op ------------------------------------------------------------------------------------- */
+
+/* The wider of both: its rate counts, as for the roofline. */
+static uint32_t dtype_of(const sim_ask *ask) {
+  const uint32_t in = (uint32_t)ask->in_dtype, weight = (uint32_t)ask->weight_dtype;
+  return BS_DTYPE_BYTES(weight) > BS_DTYPE_BYTES(in) ? weight : in;
+}
+
+static void set_product(const sim_ask *a, sim_op *out) {
+  out->product = (sim_product_shape){.m = a->m, .n = a->n, .k = a->k, .epilogue = (uint32_t)a->epilogue};
+  out->product.in_bytes = BS_DTYPE_BYTES(dtype_of(a));
+  out->product.out_bytes = BS_DTYPE_BYTES((uint32_t)a->out_dtype);
+}
+
+static void set_attention(const sim_ask *a, sim_op *out) {
+  out->attention = (sim_attention_shape){.heads = a->heads,
+                                         .group = a->sharing,
+                                         .s = a->s,
+                                         .t = a->t,
+                                         .d = a->d,
+                                         .e = a->e,
+                                         .sees_from = (int64_t)a->sees_from,
+                                         .sees_end = (int64_t)a->sees_end,
+                                         .in_bytes = BS_DTYPE_BYTES(dtype_of(a)),
+                                         .out_bytes = BS_DTYPE_BYTES((uint32_t)a->out_dtype)};
+}
+
+static void set_map(const sim_ask *a, sim_op *out) {
+  out->map = (sim_map_shape){.elements = a->elements,
+                             .row = a->row,
+                             .out_of = a->out_of,
+                             .inputs = (uint32_t)a->inputs,
+                             .outputs = (uint32_t)a->outputs,
+                             .in_bytes = BS_DTYPE_BYTES(dtype_of(a)),
+                             .out_bytes = BS_DTYPE_BYTES((uint32_t)a->out_dtype),
+                             .ops = (uint32_t)a->ops};
+}
+
+static void set_op(const sim_ask *a, sim_op *out) {
+  static void (*const sets[SIM_ASK_KINDS])(const sim_ask *, sim_op *) = {set_product, set_attention, set_map};
+  *out = (sim_op){.kind = (uint32_t)a->kind};
+  sets[a->kind](a, out);
+}
 
 /* ---- the fastest tile --------------------------------------------------------------------------- */
 
-/* Candidate number i; 0: there are no more. */
-static int candidate(const sim_device *d, const sim_knobs *asked, uint32_t i, sim_knobs *out) {
-  const uint32_t stages = d->n_stages > 0 ? d->n_stages : 1;
+typedef struct candidates {
+  const sim_device *device;
+  const sim_op *op;
+  const sim_knobs *asked;
+  uint32_t n_tiles, n_stages, n_ahead;
+} candidates;
+
+/* Scores one ahead are tried beside none, as explain does. */
+static void count_candidates(const sim_device *d, const sim_op *op, const sim_knobs *asked, candidates *out) {
+  sim_knobs tile;
+  *out = (candidates){d, op, asked, 0, d->n_stages > 0 ? d->n_stages : 1, 1};
+  out->n_ahead = op->kind == SIM_OP_ATTENTION ? 2 : 1;
+  while (sim_program_tile(d, op, out->n_tiles, &tile)) out->n_tiles++;
+}
+
+/* As choose.h has it. */
+static int candidate(const void *user, uint32_t i, sim_knobs *out) {
+  const candidates *of = user;
+  const sim_device *d = of->device;
+  const sim_knobs *asked = of->asked;
   *out = *asked;
   if (asked->tm > 0) return i == 0;
-  if (i >= d->n_tiles * stages) return 0;
-  const uint32_t *tile = d->tiles[i % d->n_tiles];
-  out->tm = tile[SIM_TILE_M];
-  out->tn = tile[SIM_TILE_N];
-  out->tk = tile[SIM_TILE_K];
-  out->resident = tile[SIM_TILE_RESIDENT];
-  if (out->group == 0) out->group = d->group;
-  out->stages = d->n_stages > 0 ? d->stages[i / d->n_tiles] : 2;
+  if (i >= of->n_tiles * of->n_stages * of->n_ahead) return 0;
+  sim_program_tile(d, of->op, i % of->n_tiles, out);
+  i /= of->n_tiles;
+  out->stages = d->n_stages > 0 ? d->stages[i % of->n_stages] : 2;
+  out->ahead = out->stages > 1 ? i / of->n_stages : 0;
+  out->group = asked->group > 0 ? asked->group : of->op->kind == SIM_OP_PRODUCT ? d->group : 1;
+  out->accumulators = asked->accumulators;
+  out->grain = asked->grain;
+  out->rows = asked->rows;
   return 1;
 }
 
-static int32_t run_once(sim_product *p, sim_layout *l, uint64_t *out_ps, bs_error *err) {
-  sim_inside_result result = {0};
-  int32_t rc = sim_layout_reset(l, err);
-  if (rc == BS_OK) rc = sim_product_run(p, l, NULL, &result, err);
-  *out_ps = result.settled;
-  return rc;
+static int32_t check_tiles(const candidates *of, bs_error *err) {
+  static const struct {
+    const char *what, *hint;
+  } texts[SIM_OPS] = {{"products", "tiles: {product: [\"256,256,64\"]}"},
+                      {"attention", "tiles: {attention: [\"128,128\"]}"}};
+  if (of->asked->tm > 0 || of->n_tiles > 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tiles for %s", of->device->name,
+               texts[of->op->kind].what);
+  bs_error_hint(err, "%s", texts[of->op->kind].hint);
+  return BS_CONFIG;
 }
 
-/* Runs a candidate unless it cannot be faster than *inout_best; it is *out_best where it is. */
-static int32_t try_one(sim_layout *l, const sim_product_shape *shape, const sim_knobs *knobs,
-                       uint64_t *inout_best, sim_product *out_best, bs_error *err) {
-  sim_product p;
-  uint64_t ps = 0;
-  int32_t rc = sim_product_make(l, shape, knobs, &p, err);
-  if (rc != BS_OK || sim_product_bound(&p) >= *inout_best) return rc;
-  rc = run_once(&p, l, &ps, err);
-  if (rc != BS_OK || ps >= *inout_best) return rc;
-  *inout_best = ps;
-  *out_best = p;
-  return BS_OK;
-}
-
-/* A candidate that does not fit is left out, unless none fits. */
-static int32_t choose(sim_layout *l, const sim_product_shape *shape, const sim_knobs *asked,
-                      sim_product *out_best, uint64_t *out_ps, bs_error *err) {
-  bs_error first = BS_ERROR_INIT;
-  sim_knobs knobs;
-  uint64_t best = SIM_NEVER;
-  for (uint32_t i = 0; candidate(l->device, asked, i, &knobs); i++) {
-    bs_error why = BS_ERROR_INIT;
-    if (try_one(l, shape, &knobs, &best, out_best, &why) == BS_OK) continue;
-    if (first.code == BS_OK) first = why;
-    if (strncmp(why.id, "BS-INSIDE-S", 11) != 0) break; /* not its scratch or size */
-  }
-  *out_ps = best;
-  if (best != SIM_NEVER) return BS_OK;
-  if (first.code == BS_OK) {
-    bs_error_set(&first, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tiles for products", l->device->name);
-    bs_error_hint(&first, "tiles: {product: [\"256,256,64\"]}");
-  }
-  if (err != NULL) *err = first;
-  return first.code;
+/* Makes the program of the fastest candidate. */
+static int32_t choose(const candidates *of, sim_layout *l, sim_program *out_best, uint64_t *out_ps,
+                      bs_error *err) {
+  const sim_choose c = {.layout = l, .op = of->op, .candidate = candidate, .user = of};
+  sim_chosen chosen;
+  int32_t rc = check_tiles(of, err);
+  if (rc == BS_OK) rc = sim_choose_run(&c, out_best, &chosen, err);
+  if (rc != BS_OK) return rc;
+  *out_ps = chosen.result.settled;
+  sim_program_close(out_best);
+  return sim_program_make(l, of->op, &chosen.knobs, out_best, err);
 }
 
 /* ---- what binds --------------------------------------------------------------------------------- */
@@ -85,17 +130,17 @@ static int has_rate(const sim_layout *l, uint32_t class) {
 }
 
 /* The class whose 10 % take most off the time: is it one of units? As explain says it (lab/sim/inside.h). */
-static int32_t find_binding(sim_product *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
+static int32_t find_binding(sim_program *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
   uint64_t best = time->ps - time->ps / BINDS_FROM;
   int32_t rc = BS_OK;
   for (uint32_t c = 0; rc == BS_OK && c < l->device->n_classes; c++) {
-    uint64_t ps = 0;
+    sim_inside_result result = {0};
     if (!has_rate(l, c) || l->device->classes[c].does == SIM_DOES_COMMAND) continue;
-    l->speed[c] = FASTER;
-    rc = run_once(p, l, &ps, err);
+    l->speed[c] = SIM_FASTER;
+    rc = sim_run_once(p, l, NULL, NULL, &result, err);
     l->speed[c] = 0;
-    if (rc != BS_OK || ps > best) continue;
-    best = ps;
+    if (rc != BS_OK || result.settled > best) continue;
+    best = result.settled;
     time->units_bind = l->device->classes[c].kind == SIM_SERVER;
   }
   return rc;
@@ -105,7 +150,7 @@ static int32_t find_binding(sim_product *p, sim_layout *l, sim_inside_time *time
 
 static void note_end(void *user, uint32_t lane, uint64_t index, const sim_job *job, uint64_t begin,
                      uint64_t end) {
-  sim_product *p = user;
+  const sim_program *p = user;
   uint64_t *ends = p->told;
   (void)index, (void)job, (void)begin;
   ends[lane] = sim_max(ends[lane], end);
@@ -122,7 +167,7 @@ static uint64_t *ends_new(const sim_device *d, bs_error *err) {
 }
 
 /* The lanes of the chosen program end when they do: their answers come back one after the other. */
-static int32_t find_launch(sim_product *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
+static int32_t find_launch(sim_program *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
   const sim_inside_config hooks = {.done = note_end};
   sim_inside_result result = {0};
   uint64_t stamp = 0, whole = 0, *ends;
@@ -130,12 +175,9 @@ static int32_t find_launch(sim_product *p, sim_layout *l, sim_inside_time *time,
   if (!has_lists(l->device)) return BS_OK;
   ends = ends_new(l->device, err);
   if (ends == NULL) return BS_NO_MEMORY;
-  p->told = ends;
-  int32_t rc = sim_layout_reset(l, err);
-  if (rc == BS_OK) rc = sim_product_run(p, l, &hooks, &result, err);
+  int32_t rc = sim_run_once(p, l, &hooks, ends, &result, err);
   if (rc == BS_OK) rc = sim_launch_around(l, ends, time->ps, &stamp, &whole, err);
   if (rc == BS_OK) time->launch = whole - time->ps;
-  p->told = NULL;
   free(ends);
   return rc;
 }
@@ -154,15 +196,14 @@ int32_t sim_ask_launch(const sim_device *device, uint64_t *out_ps, bs_error *err
   return rc;
 }
 
-int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_time *out, bs_error *err) {
-  const uint32_t in = BS_DTYPE_BYTES((uint32_t)ask->in_dtype),
-                 weight = BS_DTYPE_BYTES((uint32_t)ask->weight_dtype);
-  const sim_product_shape shape = {.m = ask->m,
-                                   .n = ask->n,
-                                   .k = ask->k,
-                                   .in_bytes = weight > in ? weight : in,
-                                   .out_bytes = BS_DTYPE_BYTES((uint32_t)ask->out_dtype),
-                                   .epilogue = (uint32_t)ask->epilogue};
+/* The device cannot serve the op: an error of products alone. */
+static int is_without(const sim_ask *ask, const bs_error *why) {
+  return ask->kind != SIM_ASK_PRODUCT &&
+         (why->code == BS_CONFIG || why->code == BS_UNSUPPORTED || strcmp(why->id, "BS-INSIDE-SCRATCH") == 0);
+}
+
+static int32_t run_op(const sim_device *device, const sim_ask *ask, const sim_op *op, sim_inside_time *out,
+                      bs_error *err) {
   const sim_knobs knobs = {.tm = (uint32_t)ask->tm,
                            .tn = (uint32_t)ask->tn,
                            .tk = (uint32_t)ask->tk,
@@ -170,17 +211,34 @@ int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_tim
                            .group = (uint32_t)ask->group,
                            .accumulators = (uint32_t)ask->accumulators,
                            .grain = (uint32_t)ask->grain,
-                           .rows = (uint32_t)ask->rows};
+                           .rows = (uint32_t)ask->rows,
+                           .ahead = (uint32_t)ask->ahead};
+  candidates of;
   sim_layout layout = {0};
-  sim_product best;
-  memset(out, 0, sizeof *out);
+  sim_program best;
   memset(&best, 0, sizeof best);
-  int32_t rc =
-      sim_layout_make(device, (uint32_t)(weight > in ? ask->weight_dtype : ask->in_dtype), &layout, err);
-  if (rc == BS_OK) rc = choose(&layout, &shape, &knobs, &best, &out->ps, err);
+  count_candidates(device, op, &knobs, &of);
+  int32_t rc = sim_program_layout(device, op, dtype_of(ask), &layout, err);
+  if (rc == BS_OK) rc = choose(&of, &layout, &best, &out->ps, err);
   if (rc == BS_OK) rc = find_binding(&best, &layout, out, err);
   if (rc == BS_OK) rc = find_launch(&best, &layout, out, err);
+  sim_program_close(&best);
   sim_layout_free(&layout);
+  return rc;
+}
+
+int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_time *out, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  sim_op op;
+  memset(out, 0, sizeof *out);
+  set_op(ask, &op);
+  const int32_t rc = run_op(device, ask, &op, out, &why);
+  if (rc == BS_OK) return BS_OK;
+  if (is_without(ask, &why)) {
+    *out = (sim_inside_time){.has_none = 1};
+    return BS_OK;
+  }
+  if (err != NULL) *err = why;
   return rc;
 }
 

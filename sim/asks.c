@@ -41,12 +41,10 @@ const sim_device *sim_asks_device(const sim_asks *asks) {
   return &asks->device;
 }
 
+_Static_assert(sizeof(sim_ask) == SIM_ASK_WORDS * sizeof(uint64_t), "the key is all of a question");
+
 static void key_of(const sim_ask *a, uint64_t out[SIM_ASK_WORDS]) {
-  const uint64_t words[SIM_ASK_WORDS] = {a->op,  a->in_dtype, a->weight_dtype, a->out_dtype, a->m,
-                                         a->n,   a->k,        a->epilogue,     a->tm,        a->tn,
-                                         a->tk,  a->stages,   a->group,        a->grain,     a->accumulators,
-                                         a->rows};
-  memcpy(out, words, sizeof words);
+  memcpy(out, a, sizeof *a);
 }
 
 /* The slot of the key, or the free one where it belongs. */

@@ -5,6 +5,8 @@
 #include "core/base/error.h"
 #include "sim/program_parts.h"
 
+enum { MAP_TILE = 16384 }; /* elements of all lanes of a place, unless tm is given */
+
 const char *sim_what_name(uint32_t what) {
   static const char *const names[] = {"load A", "load B", "product", "epilogue", "store",
                                       "load",   "map",    "put",     "get",      "load Q",
@@ -91,6 +93,48 @@ uint32_t sim_program_unit(const sim_program *p) {
 
 double sim_op_flops(const sim_op *op) {
   return kinds[op->kind]->flops != NULL ? kinds[op->kind]->flops(op) : 0;
+}
+
+/* ---- what a device has for an op ---------------------------------------------------------------- */
+
+static int product_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
+  (void)op;
+  if (i >= d->n_tiles) return 0;
+  *out = (sim_knobs){.tm = d->tiles[i][SIM_TILE_M],
+                     .tn = d->tiles[i][SIM_TILE_N],
+                     .tk = d->tiles[i][SIM_TILE_K],
+                     .resident = d->tiles[i][SIM_TILE_RESIDENT]};
+  return 1;
+}
+
+static int attention_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
+  (void)op;
+  if (i >= d->n_attention) return 0;
+  *out = (sim_knobs){.tm = d->attention[i][0], .tn = d->attention[i][1]};
+  return 1;
+}
+
+/* Whole rows. */
+static int map_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
+  const uint64_t row = op->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1;
+  const uint64_t most = MAP_TILE / d->lanes_each;
+  *out = (sim_knobs){.tm = (uint32_t)(row < most ? most / row * row : row <= UINT32_MAX ? row : UINT32_MAX)};
+  return i == 0;
+}
+
+int sim_program_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
+  static int (*const tiles[SIM_OPS])(const sim_device *, const sim_op *, uint32_t, sim_knobs *) = {
+      product_tile, attention_tile, map_tile, map_tile};
+  return tiles[op->kind](d, op, i, out);
+}
+
+/* Copies and sends compute nothing, maps use no unit of products. */
+int32_t sim_program_layout(const sim_device *device, const sim_op *op, uint32_t dtype, sim_layout *out,
+                           bs_error *err) {
+  const int moves = op->kind == SIM_OP_SEND || (op->kind == SIM_OP_MAP && op->map.ops == 0);
+  if (op->kind == SIM_OP_PRODUCT || op->kind == SIM_OP_ATTENTION)
+    return sim_layout_make(device, dtype, out, err);
+  return sim_layout_make_without_products(device, moves ? 0 : dtype, out, err);
 }
 
 /* ---- a run ------------------------------------------------------------------------------------- */

@@ -26,7 +26,6 @@ static const struct {
     [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
     [SIM_OP_MAP] = {OF(TM), 0},
     [SIM_OP_SEND] = {OF(TM), 0}};
-enum { MAP_TILE = 16384 }; /* elements of all lanes of a place, unless tm is given */
 
 /* ---- knobs ------------------------------------------------------------------------------------- */
 
@@ -205,24 +204,10 @@ static int given_tiles(space *s) {
 
 /* The tiles of the device that go with the knobs that are given. */
 static void device_tiles(space *s, const sim_op *op) {
-  const sim_device *d = s->device;
   const bs_inside_knobs *k = s->given;
-  if (s->kind == SIM_OP_PRODUCT) {
-    for (uint32_t t = 0; t < d->n_tiles; t++)
-      if (asks(k, TM, d->tiles[t][0]) && asks(k, TN, d->tiles[t][1]) && asks(k, TK, d->tiles[t][2]))
-        s->tiles[s->n_tiles++] = (sim_knobs){.tm = d->tiles[t][SIM_TILE_M],
-                                             .tn = d->tiles[t][SIM_TILE_N],
-                                             .tk = d->tiles[t][SIM_TILE_K],
-                                             .resident = d->tiles[t][SIM_TILE_RESIDENT]};
-  } else if (s->kind == SIM_OP_ATTENTION) {
-    for (uint32_t t = 0; t < d->n_attention; t++)
-      if (asks(k, TM, d->attention[t][0]) && asks(k, TN, d->attention[t][1]))
-        s->tiles[s->n_tiles++] = (sim_knobs){.tm = d->attention[t][0], .tn = d->attention[t][1]};
-  } else { /* whole rows */
-    const uint64_t row = s->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1;
-    const uint64_t most = MAP_TILE / d->lanes_each;
-    s->tiles[s->n_tiles++] = (sim_knobs){.tm = (uint32_t)(row < most ? most / row * row : row)};
-  }
+  sim_knobs tile;
+  for (uint32_t t = 0; sim_program_tile(s->device, op, t, &tile); t++)
+    if (asks(k, TM, tile.tm) && asks(k, TN, tile.tn) && asks(k, TK, tile.tk)) s->tiles[s->n_tiles++] = tile;
 }
 
 static int32_t make_space(space *s, const sim_device *d, const sim_op *op, const bs_inside_ask *ask,
@@ -361,15 +346,6 @@ int32_t bs_inside_kind(const char *op, uint32_t *out_kind, bs_error *err) {
   return rc;
 }
 
-/* Copies and sends compute nothing, maps use no unit of products. */
-static int32_t make_layout(const sim_device *device, const sim_op *op, uint32_t dtype, sim_layout *out,
-                           bs_error *err) {
-  const int moves = op->kind == SIM_OP_SEND || (op->kind == SIM_OP_MAP && op->map.ops == 0);
-  if (op->kind == SIM_OP_PRODUCT || op->kind == SIM_OP_ATTENTION)
-    return sim_layout_make(device, dtype, out, err);
-  return sim_layout_make_without_products(device, moves ? 0 : dtype, out, err);
-}
-
 /* Chooses, and makes the program. *out_simulated: its run was the last. */
 static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                     int *out_simulated, bs_error *err) {
@@ -380,7 +356,7 @@ static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_insid
   int32_t rc = bs_inside_op_read(ask->op, ask->epilogue, &out->what, &dtype, out->op, sizeof out->op, err);
   if (rc != BS_OK) return rc;
   rc = make_space(&s, device, &out->what, ask, err);
-  if (rc == BS_OK) rc = make_layout(device, &out->what, dtype, &out->layout, err);
+  if (rc == BS_OK) rc = sim_program_layout(device, &out->what, dtype, &out->layout, err);
   if (rc == BS_OK) rc = read_where(&out->layout, ask->knobs.where, &s.where, err);
   if (ask->chosen != NULL)
     best = *ask->chosen;

@@ -8,28 +8,9 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/kernel/problem.h"
+#include "sim/form.h"
 
 /* ---- maps, copy and send ----------------------------------------------------------------------- */
-
-/* Operands of an element and ops of the vector unit on it: counts of the plain loops. */
-static const struct simple {
-  const char *name;
-  uint32_t inputs, outputs, ops;
-  uint32_t out_bytes; /* 0: as the inputs */
-  uint32_t rows;      /* 1: a row lies in one tile; 2: and becomes one element */
-} simples[] = {{"map", 1, 1, 1, 0, 0},        {"activate", 1, 1, 1, 0, 0},
-               {"convert", 1, 1, 1, 4, 0},    {"normalize", 1, 1, 4, 0, 1},
-               {"reduce", 1, 1, 1, 0, 2},     {"quantize_groups", 1, 1, 2, 1, 0},
-               {"sgd_update", 2, 1, 2, 0, 0}, {"adamw_update", 4, 3, 12, 0, 0},
-               {"copy", 1, 1, 0, 0, 0},       {"send", 1, 1, 0, 0, 0}};
-enum { SIMPLES = sizeof simples / sizeof simples[0] };
-
-static const struct simple *simple_of(const char *text) {
-  const size_t n = strcspn(text, " ");
-  for (int i = 0; i < SIMPLES; i++)
-    if (strlen(simples[i].name) == n && strncmp(simples[i].name, text, n) == 0) return &simples[i];
-  return NULL;
-}
 
 static int32_t bad_size(const char *text, bs_error *err) {
   bs_error_set(err, BS_USAGE, "BS-INSIDE-OP", "'%.60s' is not NAME nELEMENTS[bROWS][:DTYPE]", text);
@@ -58,7 +39,7 @@ static int number_of(const char **inout_at, char letter, int64_t *out) {
   return bs_parse_size(word, out) && *out >= 1 && *out <= INT64_C(1) << 40;
 }
 
-static int32_t read_simple(const struct simple *s, const char *text, sim_op *out, uint32_t *out_dtype,
+static int32_t read_simple(const sim_form *s, const char *text, sim_op *out, uint32_t *out_dtype,
                            char *out_text, size_t size, bs_error *err) {
   const char *at = text + strlen(s->name);
   int64_t columns = 0, rows = 1;
@@ -84,8 +65,8 @@ static int32_t read_simple(const struct simple *s, const char *text, sim_op *out
                           .in_bytes = bytes,
                           .out_bytes = s->out_bytes > 0 ? s->out_bytes : bytes,
                           .ops = s->ops,
-                          .row = s->rows > 0 ? (uint64_t)columns : 1,
-                          .out_of = s->rows > 1 ? (uint64_t)columns : 1}};
+                          .row = s->rows != SIM_ROWS_CUT ? (uint64_t)columns : 1,
+                          .out_of = s->rows == SIM_ROWS_FOLDED ? (uint64_t)columns : 1}};
   return BS_OK;
 }
 
@@ -111,9 +92,8 @@ static int32_t product_of(const bs_kernel_problem *q, uint32_t epilogue, sim_op 
 
 /* The keys of bs_kernel_keys. */
 static void attention_of(const bs_kernel_problem *q, sim_op *out) {
-  const int64_t shift = q->causal == BS_CAUSAL_LOWER_RIGHT ? q->T - q->S : 0;
-  int64_t end = q->causal != BS_CAUSAL_NONE ? shift + 1 : SIM_SEES_LAST;
-  if (q->right > 0 && shift + q->right < end) end = shift + q->right;
+  int64_t from, end;
+  sim_form_keys(q->causal, q->left, q->right, q->S, q->T, &from, &end);
   out->kind = SIM_OP_ATTENTION;
   out->attention = (sim_attention_shape){.heads = (uint64_t)(q->B * q->H),
                                          .group = (uint64_t)(q->H / q->G),
@@ -121,7 +101,7 @@ static void attention_of(const bs_kernel_problem *q, sim_op *out) {
                                          .t = (uint64_t)q->T,
                                          .d = (uint64_t)q->D,
                                          .e = (uint64_t)q->E,
-                                         .sees_from = q->left > 0 ? shift - q->left + 1 : SIM_SEES_FIRST,
+                                         .sees_from = from,
                                          .sees_end = end,
                                          .in_bytes = BS_DTYPE_BYTES(q->dtype),
                                          .out_bytes = BS_DTYPE_BYTES(bs_kernel_y_dtype(q))};
@@ -129,7 +109,7 @@ static void attention_of(const bs_kernel_problem *q, sim_op *out) {
 
 int32_t bs_inside_op_read(const char *text, uint32_t epilogue, sim_op *out, uint32_t *out_dtype,
                           char *out_text, size_t size, bs_error *err) {
-  const struct simple *simple = simple_of(text);
+  const sim_form *simple = sim_form_of(text, strcspn(text, " "));
   bs_kernel_problem problem;
   if (simple != NULL) return read_simple(simple, text, out, out_dtype, out_text, size, err);
   const int attention = strncmp(text, "attention ", 10) == 0;

@@ -150,14 +150,18 @@ void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_
 int32_t sim_inside_open(sim_plugin *plugin, const char *text, const sim_given *given, bs_error *err);
 void sim_inside_close(sim_plugin *plugin);
 const char *sim_inside_name(const sim_inside *inside);
-/* An op as the device sees it: a product, without the dims of the run. */
+/* An op as the device sees it, without the dims of the run (inside_op.c). */
 typedef struct sim_inside_op {
   sim_ask ask;
-  uint32_t product; /* 0: it has no program */
-  uint32_t reserved;
-  uint64_t columns; /* of X that the rank owns */
+  const struct sim_inside_row *row; /* of the table of ops; NULL: it has no program */
+  uint64_t columns;                 /* of X that the rank owns */
+  int64_t attrs[3];                 /* of attention */
+  uint32_t n_in, n_out;             /* of a map: the args that are read, and written */
+  uint8_t in[BS_MAX_OP_ARGS], out[BS_MAX_OP_ARGS];
 } sim_inside_op;
 void sim_inside_prepare(sim_inside_op *out, const bs_op_query *query);
+/* The question of a run with these args. 0: they do not fit the program, or there is nothing to do. */
+int sim_inside_dims(const sim_inside_op *op, bs_tensor *const *args, uint32_t nargs, sim_ask *out);
 /* The time of a run with these args: known, or simulated now. *out_has 0: the op has no program. */
 int32_t sim_inside_ask(const sim_inside_op *op, sim_rank *rank, bs_tensor *const *args, uint32_t nargs,
                        sim_inside_time *out, int *out_has, bs_error *err);
