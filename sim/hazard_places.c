@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * hazard_places.c - two writes of one place of Y that no need orders. */
+ * hazard_places.c - two writes of one place of an output that no need orders. */
 #include <stdlib.h>
 
 #include "core/base/error.h"
@@ -17,17 +17,17 @@ static int by_begin(const void *a, const void *b) {
   return x->job < y->job ? -1 : x->job > y->job;
 }
 
-static int is_of_y(const sim_logged *j) {
-  return j->n_writes > 0 && j->writes.space == SIM_SPACE_Y;
+static int is_of_output(const sim_logged *j) {
+  return j->n_writes > 0 && sim_space_is_output(j->writes.space);
 }
 
 static uint64_t fill(const sim_oplog *log, row *rows) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < log->n; i++) {
     const sim_range *w = &log->jobs[i].writes;
-    if (!is_of_y(&log->jobs[i])) continue;
+    if (!is_of_output(&log->jobs[i])) continue;
     for (uint32_t r = 0; r < w->rows; r++, n++) {
-      const uint64_t begin = w->start + r * w->pitch;
+      const uint64_t begin = sim_space_begins(w->space) + w->start + r * w->pitch;
       rows[n] = (row){begin, begin + w->bytes, i};
     }
   }
@@ -53,10 +53,10 @@ static void compare(const sim_oplog *log, const uint64_t *before, const row *row
 
 int32_t sim_hazard_places(const sim_oplog *log, const uint64_t *before, sim_hazards *out, bs_error *err) {
   uint64_t n = 0;
-  for (uint64_t i = 0; i < log->n; i++) n += is_of_y(&log->jobs[i]) ? log->jobs[i].writes.rows : 0;
+  for (uint64_t i = 0; i < log->n; i++) n += is_of_output(&log->jobs[i]) ? log->jobs[i].writes.rows : 0;
   if (n > ROWS_MOST)
-    return bs_error_set(err, BS_INPUT, "BS-OPLOG-SIZE", "the stores write %llu rows of Y, more than 16777216",
-                        (unsigned long long)n);
+    return bs_error_set(err, BS_INPUT, "BS-OPLOG-SIZE",
+                        "the stores write %llu rows of outputs, more than 16777216", (unsigned long long)n);
   row *rows = malloc((n > 0 ? n : 1) * sizeof *rows);
   if (rows == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for hazards");
   fill(log, rows);

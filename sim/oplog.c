@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * oplog.c - see oplog.h. The log in memory; oplog_text.c reads and writes it, oplog_product.c makes it. */
+ * oplog.c - see oplog.h. The log in memory; oplog_text.c reads and writes it, oplog_product.c and oplog_map.c
+ * make it. */
 #include "sim/oplog.h"
 
 #include <inttypes.h>
@@ -177,6 +178,45 @@ sim_moment *sim_oplog_moments(const sim_oplog *log) {
   return out;
 }
 
+/* ---- spaces ------------------------------------------------------------------------------------ */
+
+static const struct {
+  const char *name;
+  uint8_t kind, number, output; /* the kind of programs; SIM_OPS: all */
+} spaces[SIM_SPACES] = {{"A", SIM_OP_PRODUCT, 0, 0},
+                        {"B", SIM_OP_PRODUCT, 1, 0},
+                        {"Y", SIM_OP_PRODUCT, 2, 1},
+                        {"scratch", SIM_OPS, 0, 0},
+                        {"X0", SIM_OP_MAP, 0, 0},
+                        {"X1", SIM_OP_MAP, 1, 0},
+                        {"X2", SIM_OP_MAP, 2, 0},
+                        {"X3", SIM_OP_MAP, 3, 0},
+                        {"X4", SIM_OP_MAP, 4, 0},
+                        {"X5", SIM_OP_MAP, 5, 0},
+                        {"X6", SIM_OP_MAP, 6, 0},
+                        {"X7", SIM_OP_MAP, 7, 0},
+                        {"Y0", SIM_OP_MAP, SIM_MAP_INPUTS, 1},
+                        {"Y1", SIM_OP_MAP, SIM_MAP_INPUTS + 1, 1},
+                        {"Y2", SIM_OP_MAP, SIM_MAP_INPUTS + 2, 1}};
+
+const char *sim_space_name(uint32_t space) {
+  return space < SIM_SPACES ? spaces[space].name : "?";
+}
+
+int sim_space_is_output(uint32_t space) {
+  return space < SIM_SPACES && spaces[space].output;
+}
+
+uint64_t sim_space_begins(uint32_t space) {
+  return space < SIM_SPACES ? spaces[space].number * SIM_OPLOG_BYTES : 0;
+}
+
+uint32_t sim_space_at(uint32_t kind, uint64_t address) {
+  uint32_t s = 0;
+  while (s < SIM_SPACES && (spaces[s].kind != kind || spaces[s].number != address / SIM_OPLOG_BYTES)) s++;
+  return s;
+}
+
 /* ---- ranges ------------------------------------------------------------------------------------ */
 
 static int rows_meet(const sim_range *a, const sim_range *b) {
@@ -199,8 +239,7 @@ int sim_ranges_meet(const sim_range *a, const sim_range *b) {
 }
 
 void sim_range_say(const sim_range *r, char *out, uint32_t size) {
-  static const char *const names[SIM_SPACES] = {"A", "B", "Y", "scratch"};
-  const char *space = r->space < SIM_SPACES ? names[r->space] : "?";
+  const char *space = sim_space_name(r->space);
   if (r->rows > 1)
     snprintf(out, size, "%s:%" PRIu64 "+%" PRIu64 "*%u/%" PRIu64, space, r->start, r->bytes, r->rows,
              r->pitch);

@@ -8,7 +8,8 @@
  * \t 0,1
  *
  * A job is its number in its lane; needs are jobs of the same lane. A range is SPACE:START+BYTES, or
- * SPACE:START+BYTES*ROWS/PITCH; "-" is none. A, B and Y are operands of the op; scratch is the lane's own. */
+ * SPACE:START+BYTES*ROWS/PITCH; "-" is none. Operands are A, B and Y of a product, X0 to X7 and Y0 to Y2 of a
+ * map; scratch is the lane's own. */
 #ifndef BS_SIM_OPLOG_H
 #define BS_SIM_OPLOG_H
 #include "sim/program.h"
@@ -22,8 +23,21 @@ enum {
 };
 #define SIM_OPLOG_BYTES (UINT64_C(1) << 40) /* of a space */
 
-/* A, B and then Y are in the device's memory, each at its number times SIM_OPLOG_BYTES. */
-enum sim_space { SIM_SPACE_A = 0, SIM_SPACE_B, SIM_SPACE_Y, SIM_SPACE_SCRATCH, SIM_SPACES };
+enum sim_space {
+  SIM_SPACE_A = 0,
+  SIM_SPACE_B,
+  SIM_SPACE_Y,
+  SIM_SPACE_SCRATCH,
+  SIM_SPACE_INPUTS, /* of a map */
+  SIM_SPACE_OUTPUTS = SIM_SPACE_INPUTS + SIM_MAP_INPUTS,
+  SIM_SPACES = SIM_SPACE_OUTPUTS + SIM_MAP_OUTPUTS
+};
+const char *sim_space_name(uint32_t space);
+int sim_space_is_output(uint32_t space);
+/* The operands of a program lie in the device's memory, each at a number times SIM_OPLOG_BYTES. */
+uint64_t sim_space_begins(uint32_t space);
+/* The space of an address in a program of this enum sim_op_kind; SIM_SPACES: none. */
+uint32_t sim_space_at(uint32_t kind, uint64_t address);
 
 typedef struct sim_range {
   uint32_t space, rows;         /* rows: 1, or so many pieces */
@@ -84,15 +98,17 @@ typedef struct sim_moment {
  * begins and ends where the log has it. 2 n of them; the caller frees. NULL: no memory. */
 sim_moment *sim_oplog_moments(const sim_oplog *log);
 
-/* Makes a log of a product's run: the user of sim_inside_config.done is a sim_product whose `told` is one. */
+/* Makes a log of a run: the user of sim_inside_config.done is a sim_program whose `told` is one. */
 typedef struct sim_recorder {
   sim_oplog *log;
   bs_error *err;
   int32_t rc;
-  uint32_t slots;               /* of A and B each; 0: the knob `stages` */
+  uint32_t slots;               /* of each operand that is loaded; 0: the knob `stages` */
   uint64_t (*loaded)[SIM_OPEN]; /* bytes of the newest loads of each lane */
 } sim_recorder;
 
+/* 1: programs of this kind with these knobs have logs. */
+int sim_recorder_takes(uint32_t kind, const sim_knobs *knobs);
 int32_t sim_recorder_open(sim_recorder *out, sim_oplog *log, bs_error *err);
 void sim_recorder_close(sim_recorder *recorder);
 void sim_recorder_done(void *user, uint32_t lane, uint64_t index, const sim_job *job, uint64_t begin,

@@ -105,13 +105,13 @@ static int follows(const char **at, char c) {
 }
 
 static int read_space(const char **at, uint32_t *out) {
-  static const char *const names[SIM_SPACES] = {"A:", "B:", "Y:", "scratch:"};
-  for (uint32_t s = 0; s < SIM_SPACES; s++)
-    if (strncmp(*at, names[s], strlen(names[s])) == 0) {
-      *at += strlen(names[s]);
-      *out = s;
-      return 1;
-    }
+  for (uint32_t s = 0; s < SIM_SPACES; s++) {
+    const size_t n = strlen(sim_space_name(s));
+    if (strncmp(*at, sim_space_name(s), n) != 0 || (*at)[n] != ':') continue;
+    *at += n + 1;
+    *out = s;
+    return 1;
+  }
   return 0;
 }
 
@@ -129,7 +129,7 @@ static int32_t read_range(reader *r, const char **at, sim_range *out) {
   uint64_t rows = 1;
   memset(out, 0, sizeof *out);
   if (!read_space(at, &out->space))
-    return wrong(r, "BS-OPLOG-SPACE", "an operand is in A, B, Y or scratch", begins);
+    return wrong(r, "BS-OPLOG-SPACE", "an operand is in A, B, Y, X0 to X7, Y0 to Y2 or scratch", begins);
   int good = number(at, SIM_OPLOG_BYTES, &out->start) && follows(at, '+') &&
              number(at, SIM_OPLOG_BYTES, &out->bytes);
   if (good && follows(at, '*'))
@@ -181,11 +181,11 @@ static int32_t check_job(reader *r, const sim_logged *j) {
   const sim_oplog *log = r->log;
   if (j->end < j->begin || (log->n > 0 && j->end < log->jobs[log->n - 1].end))
     return wrong(r, "BS-OPLOG-ORDER", "jobs come in the order of their ends, each behind its begin", "end");
-  if (j->n_writes > 0 && j->writes.space < SIM_SPACE_Y)
-    return wrong(r, "BS-OPLOG-SPACE", "A and B are inputs, which no job writes", "writes");
+  if (j->n_writes > 0 && j->writes.space != SIM_SPACE_SCRATCH && !sim_space_is_output(j->writes.space))
+    return wrong(r, "BS-OPLOG-SPACE", "no job writes an input", sim_space_name(j->writes.space));
   for (uint32_t i = 0; i < j->n_reads; i++)
-    if (j->reads[i].space == SIM_SPACE_Y)
-      return wrong(r, "BS-OPLOG-SPACE", "Y is the output, which no job reads", "reads");
+    if (sim_space_is_output(j->reads[i].space))
+      return wrong(r, "BS-OPLOG-SPACE", "no job reads an output", sim_space_name(j->reads[i].space));
   return BS_OK;
 }
 

@@ -55,8 +55,15 @@ static double product_flops(const sim_op *op) {
   return 2.0 * (double)op->product.m * (double)op->product.n * (double)op->product.k;
 }
 
-static const sim_program_kind product = {product_make,  product_next, product_bound,
-                                         product_flops, NULL,         NULL};
+static uint64_t product_jobs(const sim_program *p) {
+  return sim_product_jobs(&p->product);
+}
+
+static const sim_program_kind product = {.make = product_make,
+                                         .next = product_next,
+                                         .bound = product_bound,
+                                         .flops = product_flops,
+                                         .jobs = product_jobs};
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
@@ -81,6 +88,16 @@ int sim_program_next(void *user, uint32_t lane, uint64_t index, sim_job *out_job
 
 uint64_t sim_program_bound(const sim_program *p) {
   return p->kind->bound(p);
+}
+
+uint32_t sim_program_kind_of(const sim_program *p) {
+  uint32_t kind = 0;
+  while (kinds[kind] != p->kind) kind++;
+  return kind;
+}
+
+uint64_t sim_program_jobs(const sim_program *p) {
+  return p->kind->jobs != NULL ? p->kind->jobs(p) : 0;
 }
 
 const sim_knobs *sim_program_knobs(const sim_program *p) {

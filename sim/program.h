@@ -186,6 +186,9 @@ void sim_program_close(sim_program *p);
 /* `next` of inside.h: the index of each lane counts from 0, without a gap. */
 int sim_program_next(void *user, uint32_t lane, uint64_t index, sim_job *out_job);
 uint64_t sim_program_bound(const sim_program *p);
+uint32_t sim_program_kind_of(const sim_program *p); /* enum sim_op_kind */
+/* Of all lanes, without the adding of a product's partial sums. */
+uint64_t sim_program_jobs(const sim_program *p);
 const sim_knobs *sim_program_knobs(const sim_program *p);
 /* The class of units that its products run on; SIM_CLASSES: none. */
 uint32_t sim_program_unit(const sim_program *p);

@@ -301,4 +301,9 @@ static double flops(const sim_op *op) {
   return 2.0 * pairs * (double)s->heads * (double)(s->d + s->e);
 }
 
-const sim_program_kind sim_program_attention = {make, next, bound, flops, start, close};
+static uint64_t jobs(const sim_program *p) {
+  const sim_attention *a = &p->attention;
+  return 5 * steps_of(a) + 2 * a->blocks;
+}
+
+const sim_program_kind sim_program_attention = {make, next, bound, flops, jobs, start, close};

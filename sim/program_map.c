@@ -99,4 +99,8 @@ static uint64_t bound(const sim_program *p) {
   return sim_map_bound(&p->map);
 }
 
-const sim_program_kind sim_program_map = {make, next, bound, NULL, NULL, NULL};
+static uint64_t jobs(const sim_program *p) {
+  return p->map.tiles * p->map.jobs_a_tile;
+}
+
+const sim_program_kind sim_program_map = {.make = make, .next = next, .bound = bound, .jobs = jobs};

@@ -10,9 +10,10 @@ typedef struct sim_program_kind {
                   bs_error *err);
   int (*next)(sim_program *p, uint32_t lane, uint64_t index, sim_job *out_job);
   uint64_t (*bound)(const sim_program *p);
-  double (*flops)(const sim_op *op); /* NULL: 0 */
-  void (*start)(sim_program *p);     /* of a run; NULL: nothing to do */
-  void (*close)(sim_program *p);     /* NULL: nothing to free */
+  double (*flops)(const sim_op *op);      /* NULL: 0 */
+  uint64_t (*jobs)(const sim_program *p); /* NULL: programs of the kind have no log */
+  void (*start)(sim_program *p);          /* of a run; NULL: nothing to do */
+  void (*close)(sim_program *p);          /* NULL: nothing to free */
 } sim_program_kind;
 
 extern const sim_program_kind sim_program_attention, sim_program_map, sim_program_send;

@@ -84,4 +84,4 @@ static uint64_t bound(const sim_program *p) {
   return sim_plan_bound(&s->plan, &a);
 }
 
-const sim_program_kind sim_program_send = {make, next, bound, NULL, NULL, NULL};
+const sim_program_kind sim_program_send = {.make = make, .next = next, .bound = bound};

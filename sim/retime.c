@@ -11,7 +11,7 @@
 
 typedef struct retiming {
   const sim_oplog *log;
-  const sim_product *program;
+  const sim_program *program;
   const sim_layout *layout;
   sim_oplog *out;
   uint32_t *lane_of; /* of each lane of the device: that of the log; UINT32_MAX: none */
@@ -60,7 +60,7 @@ static int32_t copy_head(const sim_oplog *log, const sim_device *device, sim_opl
 static void trip(retiming *r, uint32_t lane, uint32_t way, const sim_range *range, sim_job *out) {
   sim_trip t = {.way = way, .lane = lane, .home = UINT32_MAX};
   t.request.bytes = range->bytes * range->rows;
-  t.request.address = range->space * SIM_OPLOG_BYTES + range->start;
+  t.request.address = sim_space_begins(range->space) + range->start;
   t.request.pitch = range->pitch;
   t.request.rows = range->rows;
   out->key = t.request.address;
@@ -68,37 +68,56 @@ static void trip(retiming *r, uint32_t lane, uint32_t way, const sim_range *rang
   if (rc != BS_OK) r->rc = rc;
 }
 
-static void serve(const retiming *r, uint32_t class, uint32_t lane, uint64_t amount, sim_job *out) {
+static uint64_t product_amount(const sim_program *p, const sim_logged *j) {
+  (void)j;
+  return p->product.amount;
+}
+
+static uint64_t epilogue_amount(const sim_program *p, const sim_logged *j) {
+  return j->writes.bytes / p->product.shape.out_bytes * p->product.shape.epilogue;
+}
+
+static uint64_t map_amount(const sim_program *p, const sim_logged *j) {
+  const sim_map_shape *s = &p->map.shape;
+  return j->n_reads > 0 ? j->reads[0].bytes / ((uint64_t)s->inputs * s->in_bytes) * s->ops : 0;
+}
+
+/* What a job does: a trip, or an amount on a unit. */
+static const struct deed {
+  uint32_t kinds; /* of programs that have it, a bit each; 0: none that has a log */
+  uint32_t way;   /* SIM_WAYS: none */
+  uint32_t does;  /* which unit serves it */
+  uint64_t (*amount)(const sim_program *p, const sim_logged *j);
+} deeds[SIM_WHATS] = {[SIM_LOAD_A] = {1u << SIM_OP_PRODUCT, SIM_WAY_LOAD, 0, NULL},
+                      [SIM_LOAD_B] = {1u << SIM_OP_PRODUCT, SIM_WAY_LOAD, 0, NULL},
+                      [SIM_PRODUCT] = {1u << SIM_OP_PRODUCT, SIM_WAYS, SIM_DOES_PRODUCT, product_amount},
+                      [SIM_EPILOGUE] = {1u << SIM_OP_PRODUCT, SIM_WAYS, SIM_DOES_MAP, epilogue_amount},
+                      [SIM_STORE] = {1u << SIM_OP_PRODUCT | 1u << SIM_OP_MAP, SIM_WAY_STORE, 0, NULL},
+                      [SIM_LOAD] = {1u << SIM_OP_MAP, SIM_WAY_LOAD, 0, NULL},
+                      [SIM_MAP] = {1u << SIM_OP_MAP, SIM_WAYS, SIM_DOES_MAP, map_amount}};
+
+static void serve(const retiming *r, const struct deed *d, uint32_t lane, const sim_logged *j, sim_job *out) {
+  const uint32_t class = sim_layout_does(r->layout, d->does);
   if (class == SIM_CLASSES) return;
-  out->stops[out->n_stops++] = (sim_stop){.part = sim_layout_part(r->layout, class, lane), .amount = amount};
+  out->stops[out->n_stops++] =
+      (sim_stop){.part = sim_layout_part(r->layout, class, lane), .amount = d->amount(r->program, j)};
 }
 
 static int next(void *user, uint32_t lane, uint64_t index, sim_job *out) {
   retiming *r = user;
-  const sim_product *p = r->program;
   const uint32_t of = r->lane_of[lane];
   if (r->rc != BS_OK || of == UINT32_MAX || index >= sim_oplog_jobs(r->log, of)) return 0;
   const sim_logged *j = sim_oplog_job(r->log, of, index);
+  const struct deed *d = &deeds[j->what];
   out->what = j->what;
   for (uint32_t k = 0; k < j->n_needs; k++) out->needs[out->n_needs++] = j->job - j->needs[k];
-  switch (j->what) {
-    case SIM_PRODUCT:
-      serve(r, p->unit, lane, p->amount, out);
-      break;
-    case SIM_EPILOGUE:
-      serve(r, p->vector, lane, j->writes.bytes / p->shape.out_bytes * p->shape.epilogue, out);
-      break;
-    case SIM_STORE:
-      if (j->n_writes > 0) trip(r, lane, SIM_WAY_STORE, &j->writes, out);
-      break;
-    case SIM_LOAD_A:
-    case SIM_LOAD_B:
-      if (j->n_reads > 0) trip(r, lane, SIM_WAY_LOAD, &j->reads[0], out);
-      break;
-    default:
-      r->rc = bs_error_set(r->err, BS_UNSUPPORTED, "BS-RETIME-JOB", "a %s is no job of a product",
-                           sim_what_name(j->what));
-  }
+  if ((d->kinds >> sim_program_kind_of(r->program) & 1u) == 0)
+    r->rc = bs_error_set(r->err, BS_UNSUPPORTED, "BS-RETIME-JOB", "a %s is no job of %.60s",
+                         sim_what_name(j->what), r->log->op);
+  else if (d->way == SIM_WAYS)
+    serve(r, d, lane, j, out);
+  else if (d->way == SIM_WAY_STORE ? j->n_writes > 0 : j->n_reads > 0)
+    trip(r, lane, d->way, d->way == SIM_WAY_STORE ? &j->writes : &j->reads[0], out);
   return r->rc == BS_OK;
 }
 
@@ -114,7 +133,7 @@ static void done(void *user, uint32_t lane, uint64_t index, const sim_job *job, 
 
 /* ------------------------------------------------------------------------------------------------ */
 
-int32_t sim_retime(const sim_oplog *log, sim_product *program, sim_layout *layout, sim_oplog *out,
+int32_t sim_retime(const sim_oplog *log, const sim_program *program, sim_layout *layout, sim_oplog *out,
                    bs_error *err) {
   retiming r = {.log = log, .program = program, .layout = layout, .out = out, .err = err};
   sim_inside_result result;

@@ -11,7 +11,7 @@ enum { SIM_RETIME_DRAWN = 8 };
 /* program: made for the log's op and knobs on the layout, which is reset first. *out is a log of the same
  * jobs, with first and at; free it in every case. BS_CONFIG BS-RETIME-LANES: the device has fewer lanes; and
  * the errors of sim/inside.h. */
-int32_t sim_retime(const sim_oplog *log, sim_product *program, sim_layout *layout, sim_oplog *out,
+int32_t sim_retime(const sim_oplog *log, const sim_program *program, sim_layout *layout, sim_oplog *out,
                    bs_error *err);
 /* Are the times of all jobs equal? *out_job: the first that differs, of `a`. */
 int sim_retime_equal(const sim_oplog *a, const sim_oplog *b, uint64_t *out_job);

@@ -81,7 +81,8 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
   return rc;
 }
 
-int32_t bs_inside_knobs_first(const bs_inside_knobs *k, sim_knobs *out, bs_error *err) {
+int32_t bs_inside_knobs_first(const bs_inside_knobs *k, uint32_t kind, sim_knobs *out, bs_error *err) {
+  const uint32_t must = knobs_of[kind].tile | OF(STAGES);
   *out = (sim_knobs){.tm = k->values[TM][0],
                      .tn = k->values[TN][0],
                      .tk = k->values[TK][0],
@@ -89,10 +90,14 @@ int32_t bs_inside_knobs_first(const bs_inside_knobs *k, sim_knobs *out, bs_error
                      .group = k->values[GROUP][0],
                      .accumulators = k->values[ACCUMULATORS][0],
                      .grain = k->values[GRAIN][0],
+                     .ahead = k->values[AHEAD][0],
+                     .split = k->values[SPLIT][0],
                      .resident = k->values[RESIDENT][0],
                      .rows = k->values[ROWS][0]};
-  if (out->tm > 0 && out->tn > 0 && out->tk > 0 && out->stages > 0) return BS_OK;
-  return bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "tm, tn, tk and stages must be given");
+  for (uint32_t i = 0; i < BS_INSIDE_KNOBS; i++)
+    if ((must >> i & 1u) != 0 && k->values[i][0] == 0)
+      return bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "the knob %s is not given", names[i]);
+  return BS_OK;
 }
 
 int32_t bs_inside_knobs_read(const char *text, bs_inside_knobs *k, bs_error *err) {

@@ -39,8 +39,9 @@ typedef struct bs_inside_answer {
 
 /* "tm=128,256;stages=2" into values. BS_USAGE BS-INSIDE-KNOB, with the nearest name. */
 int32_t bs_inside_knobs_read(const char *text, bs_inside_knobs *knobs, bs_error *err);
-/* The first value of each knob; BS_CONFIG BS-INSIDE-KNOB: a product needs tm, tn, tk and stages. */
-int32_t bs_inside_knobs_first(const bs_inside_knobs *knobs, sim_knobs *out, bs_error *err);
+/* The first value of each knob; BS_CONFIG BS-INSIDE-KNOB: a knob of the tile of this enum sim_op_kind, or
+ * stages, is not given. */
+int32_t bs_inside_knobs_first(const bs_inside_knobs *knobs, uint32_t kind, sim_knobs *out, bs_error *err);
 /* BS_USAGE: no such op; BS_UNSUPPORTED BS-INSIDE-OP: none that has a program; and the errors of
  * sim/program.h. Close it in every case. The device must live as long. */
 int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,

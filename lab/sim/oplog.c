@@ -5,61 +5,46 @@
 #include <string.h>
 
 #include "lab/error.h"
+#include "lab/sim/inside_op.h"
+#include "sim/choose.h"
+
+static int32_t no_log(const char *op, const char *knobs, bs_error *err) {
+  bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "%s, %s has no op log", op, knobs);
+  bs_error_hint(err, "products without split have one, and maps");
+  return BS_UNSUPPORTED;
+}
 
 int32_t bs_oplog_make(bs_inside_answer *a, sim_oplog *out, bs_error *err) {
   sim_recorder recorder;
   sim_inside_result result;
   const sim_inside_config hooks = {.done = sim_recorder_done};
-  sim_product *product = &a->program.product;
-  if (a->what.kind != SIM_OP_PRODUCT || product->knobs.split > 1)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP",
-                        "%s, %s has no op log: products without split have one", a->op, a->knobs);
+  if (!sim_recorder_takes(a->what.kind, sim_program_knobs(&a->program))) return no_log(a->op, a->knobs, err);
   int32_t rc = sim_oplog_open(out, &a->layout, a->op, a->knobs, err);
-  if (rc == BS_OK) rc = sim_layout_reset(&a->layout, err);
   if (rc != BS_OK) return rc;
   rc = sim_recorder_open(&recorder, out, err);
-  product->told = &recorder;
-  if (rc == BS_OK) rc = sim_product_run(product, &a->layout, &hooks, &result, err);
+  if (rc == BS_OK) rc = sim_run_once(&a->program, &a->layout, &hooks, &recorder, &result, err);
   if (rc == BS_OK) rc = recorder.rc;
-  product->told = NULL;
   sim_recorder_close(&recorder);
   return rc == BS_OK ? sim_oplog_index(out, err) : rc;
-}
-
-static int32_t read_shape(const char *op, bs_kernel_problem *q, sim_product_shape *out, bs_error *err) {
-  const int32_t rc = bs_kernel_problem_parse(op, q, err);
-  if (rc != BS_OK) return rc;
-  const uint64_t b = (uint64_t)q->B, n = (uint64_t)q->N, k = (uint64_t)bs_kernel_w_cols(q);
-  if (q->kind == BS_KERNEL_MATMUL)
-    *out = (sim_product_shape){.m = b, .n = n, .k = k};
-  else if (q->kind == BS_KERNEL_MATMUL_DX)
-    *out = (sim_product_shape){.m = b, .n = k, .k = n};
-  else if (q->kind == BS_KERNEL_MATMUL_DW)
-    *out = (sim_product_shape){.m = n, .n = k, .k = b};
-  else
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "%s has no op log",
-                        bs_kernel_problem_op(q->kind));
-  out->in_bytes = BS_DTYPE_BYTES(q->dtype);
-  out->out_bytes = BS_DTYPE_BYTES(bs_kernel_y_dtype(q));
-  out->epilogue = 1;
-  return BS_OK;
 }
 
 int32_t bs_oplog_plan_open(const sim_oplog *log, const sim_device *device, bs_oplog_plan *out,
                            bs_error *err) {
   bs_inside_knobs given = {0};
+  char text[sizeof log->op];
   memset(out, 0, sizeof *out);
-  int32_t rc = read_shape(log->op, &out->problem, &out->shape, err);
+  int32_t rc = bs_inside_op_read(log->op, 0, &out->what, &out->dtype, text, sizeof text, err);
+  if (rc == BS_OK && out->what.kind == SIM_OP_PRODUCT)
+    rc = bs_kernel_problem_parse(log->op, &out->problem, err);
   if (rc == BS_OK) rc = bs_inside_knobs_read(log->knobs, &given, err);
-  if (rc == BS_OK) rc = bs_inside_knobs_first(&given, &out->knobs, err);
-  if (rc == BS_OK && out->knobs.split > 1)
-    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "%s, %s: a product with split has no op log",
-                      log->op, log->knobs);
-  if (rc == BS_OK) rc = sim_layout_make(device, out->problem.dtype, &out->layout, err);
-  return rc == BS_OK ? sim_product_make(&out->layout, &out->shape, &out->knobs, &out->program, err) : rc;
+  if (rc == BS_OK) rc = bs_inside_knobs_first(&given, out->what.kind, &out->knobs, err);
+  if (rc == BS_OK && !sim_recorder_takes(out->what.kind, &out->knobs)) rc = no_log(log->op, log->knobs, err);
+  if (rc == BS_OK) rc = sim_program_layout(device, &out->what, out->dtype, &out->layout, err);
+  return rc == BS_OK ? sim_program_make(&out->layout, &out->what, &out->knobs, &out->program, err) : rc;
 }
 
 void bs_oplog_plan_close(bs_oplog_plan *p) {
+  sim_program_close(&p->program);
   sim_layout_free(&p->layout);
 }
 

@@ -13,11 +13,12 @@ int32_t bs_oplog_make(bs_inside_answer *answer, sim_oplog *out, bs_error *err);
 
 /* A program as the first line of a log has it, made for a device. */
 typedef struct bs_oplog_plan {
-  bs_kernel_problem problem;
-  sim_product_shape shape;
+  sim_op what;
+  uint32_t dtype;            /* of the operands */
+  bs_kernel_problem problem; /* of a product */
   sim_knobs knobs;
   sim_layout layout;
-  sim_product program; /* made on the layout */
+  sim_program program; /* made on the layout */
 } bs_oplog_plan;
 
 /* The device must live as long, and *out may not be copied. Close it in every case. */

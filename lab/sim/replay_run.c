@@ -29,7 +29,7 @@ static void close_numbers(numbers *n) {
 /* Input `index` of the op, dense, into an operand of the program; `turn`: rows become columns. */
 static void take(const numbers *n, uint32_t index, int turn, char *out) {
   int64_t rows, columns;
-  const size_t size = n->plan->shape.in_bytes;
+  const size_t size = n->plan->what.product.in_bytes;
   const char *from = bs_kernel_data_input(n->data, index, &rows, &columns);
   if (!turn) {
     memcpy(out, from, (size_t)rows * (size_t)columns * size);
@@ -66,7 +66,7 @@ static int32_t set_input(numbers *n, uint32_t index, int whole, uint64_t seed, b
 }
 
 static int32_t open_numbers(numbers *n, const bs_oplog_plan *plan, int whole, uint64_t seed, bs_error *err) {
-  const sim_product_shape *s = &plan->shape;
+  const sim_product_shape *s = &plan->what.product;
   *n = (numbers){.plan = plan};
   int32_t rc = bs_kernel_data_make(&plan->problem, seed, &n->data, err);
   for (uint32_t i = 0; rc == BS_OK && i < 2; i++) rc = set_input(n, i, whole, seed, err);
@@ -82,7 +82,7 @@ static int32_t open_numbers(numbers *n, const bs_oplog_plan *plan, int whole, ui
 }
 
 static uint64_t differing(const numbers *n, const char *other) {
-  const sim_product_shape *s = &n->plan->shape;
+  const sim_product_shape *s = &n->plan->what.product;
   uint64_t count = 0;
   for (uint64_t i = 0; i < s->m * s->n; i++)
     count += memcmp(n->y + i * s->out_bytes, other + i * s->out_bytes, s->out_bytes) != 0;
@@ -130,7 +130,8 @@ static int32_t run_whole(bs_context *context, const sim_oplog *log, const bs_opl
 
 int32_t bs_oplog_replay(bs_context *context, const sim_oplog *log, const bs_oplog_plan *plan, uint64_t seed,
                         bs_oplog_replayed *out, bs_error *err) {
-  *out = (bs_oplog_replayed){.values = plan->shape.m * plan->shape.n};
+  if (plan->what.kind == SIM_OP_MAP) return bs_oplog_replay_map(context, log, plan, seed, out, err);
+  *out = (bs_oplog_replayed){.values = plan->what.product.m * plan->what.product.n};
   const int32_t rc = run_normal(log, plan, seed, out, err);
   return rc == BS_OK ? run_whole(context, log, plan, seed, out, err) : rc;
 }

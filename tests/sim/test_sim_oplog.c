@@ -36,8 +36,10 @@ typedef struct made {
 
 static int next(void *user, uint32_t lane, uint64_t index, sim_job *j) {
   made *m = user;
-  if (!sim_product_next(&m->plan.program, lane, index, j)) return 0;
+  if (!sim_program_next(&m->plan.program, lane, index, j)) return 0;
+  const int of_map = m->plan.what.kind == SIM_OP_MAP;
   if (m->bug == EARLY && j->what == SIM_EPILOGUE) j->needs[0] = 2; /* the load before */
+  if (m->bug == EARLY && j->what == SIM_STORE && of_map) j->needs[0] = 2;
   if (m->bug == NO_STORE && j->what == SIM_EPILOGUE) j->n_needs = 1;
   return 1;
 }
@@ -47,10 +49,10 @@ static void done(void *user, uint32_t lane, uint64_t index, const sim_job *job, 
   made *m = user;
   sim_recorder_done(&m->plan.program, lane, index, job, begin, end);
   sim_logged *j = &m->log.jobs[m->log.n - 1];
-  if (m->bug == SKIPS && j->what == SIM_LOAD_A &&
+  if (m->bug == SKIPS && (j->what == SIM_LOAD_A || j->what == SIM_LOAD) &&
       j->job == 3 * 3) /* of the fourth step: into the slot behind its own */
     j->writes.start = (j->writes.start + j->writes.bytes) % (m->plan.knobs.stages * j->writes.bytes);
-  if (m->bug == SHARES && j->what == SIM_EPILOGUE) j->writes.start = 64;
+  if (m->bug == SHARES && (j->what == SIM_EPILOGUE || j->what == SIM_MAP)) j->writes.start = 64;
   if (m->bug == SHARES && j->what == SIM_STORE) j->reads[0].start = 64;
 }
 
@@ -86,7 +88,7 @@ static void drop(made *m) {
 /* Outputs of the replay with other bits than those of the untiled loop. */
 static uint64_t wrong_outputs(const sim_oplog *log, const bs_oplog_plan *p) {
   bs_error err = BS_ERROR_INIT;
-  const sim_product_shape *s = &p->shape;
+  const sim_product_shape *s = &p->what.product;
   const uint64_t n_a = s->m * s->k, n_b = s->n * s->k, n_y = s->m * s->n;
   float *values = malloc((n_a + n_b) * sizeof *values);
   char *a = malloc(n_a * s->in_bytes), *b = malloc(n_b * s->in_bytes);
@@ -302,6 +304,120 @@ START_TEST(a_replay_is_compared_with_ref) {
 }
 END_TEST
 
+/* ---- maps -------------------------------------------------------------------------------------- */
+
+static const char *const map_ops[] = {
+    "map n1000b3:bf16", "copy n1000b3:bf16",      "convert n1000b3:bf16",    "activate n1000b3:f8e4m3",
+    "softmax n60b50",   "normalize n60b50:bf16",  "reduce n60b50:bf16",      "quantize_groups n1000b3",
+    "map n7:f32",       "sgd_update n100b30:f32", "adamw_update n100b30:f32"};
+enum { MAPS = TEST_COUNT(map_ops) };
+
+static bs_oplog_replayed replayed(bs_context *context, const made *m) {
+  bs_error err = BS_ERROR_INIT;
+  bs_oplog_replayed r;
+  ck_assert_msg(bs_oplog_replay(context, &m->log, &m->plan, 3, &r, &err) == BS_OK, "%s: %s: %s", m->log.op,
+                err.id, err.message);
+  return r;
+}
+
+/* The bits of tiles are those of one run, of ref; times on the same device are equal; no hazard on any. */
+START_TEST(maps_have_right_bits_and_their_own_times) {
+  static const char *const knobs[] = {"tm=300;stages=1", "tm=300;stages=3", "tm=120;stages=2"};
+  bs_error err = BS_ERROR_INIT;
+  bs_context *context = NULL;
+  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
+  for (int i = 0; i < MAPS * TEST_COUNT(knobs); i++) {
+    bs_oplog_hazards found;
+    sim_oplog again;
+    uint64_t job;
+    made m;
+    make(TWO, map_ops[i / TEST_COUNT(knobs)], knobs[i % TEST_COUNT(knobs)], CLEAN, &m);
+    ck_assert_uint_eq(m.log.n, sim_program_jobs(&m.plan.program));
+    ck_assert_msg(bs_oplog_hazards_find(&m.log, &m.plan, 1, &found, &err) == BS_OK, "%s", err.message);
+    ck_assert_msg(found.logged.total == 0, "%s: %s", m.log.op, found.first);
+    ck_assert_msg(found.drawn.total == 0, "%s: %s", m.log.op, found.first_drawn);
+    const bs_oplog_replayed r = replayed(context, &m);
+    ck_assert_msg(r.untiled == 0 && r.ref == 0 && r.values > 0, "%s: %u %u of %u", m.log.op,
+                  (unsigned)r.untiled, (unsigned)r.ref, (unsigned)r.values);
+    ck_assert_msg(sim_retime(&m.log, &m.plan.program, &m.plan.layout, &again, &err) == BS_OK, "%s",
+                  err.message);
+    ck_assert_msg(sim_retime_equal(&m.log, &again, &job), "%s: job %u", m.log.op, (unsigned)job);
+    sim_oplog_free(&again);
+    drop(&m);
+  }
+  bs_context_close(context);
+}
+END_TEST
+
+/* Tiles of 256 elements; lane pe0 has every second one. */
+static const struct {
+  const char *op, *knobs;
+  enum bug bug;
+  uint32_t kind;
+  const char *words[5];
+} map_bugs[] = {
+    /* the vector unit is slower than the store */
+    {"softmax n50b160:f8e4m3",
+     "tm=4000;stages=2",
+     EARLY,
+     1,
+     {"H1", "pe0 job 2 (store)", "pe0 job 1 (map)", "scratch:8000+4000", NULL}},
+    {"map n8192:f32", "tm=256;stages=2", SKIPS, 2, {"H2", "(map)", "(load)", "a need of", NULL}},
+    {"map n8192:f32", "tm=256;stages=3", SLOTS, 3, {"H3", "(load)", "(map)", "scratch:", NULL}},
+    {"map n8192:f32", "tm=256;stages=2", SHARES, 4, {"H4", "(map)", "(load)", "scratch:", NULL}}};
+
+START_TEST(each_hazard_of_a_map_is_found_and_seen_in_its_bits) {
+  bs_error err = BS_ERROR_INIT;
+  bs_context *context = NULL;
+  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
+  for (int i = 0; i < TEST_COUNT(map_bugs); i++) {
+    made m;
+    make(TWO, map_bugs[i].op, map_bugs[i].knobs, map_bugs[i].bug, &m);
+    expect(&m.log, map_bugs[i].kind, map_bugs[i].words);
+    ck_assert_msg(replayed(context, &m).untiled > 0, "bug %d", i);
+    drop(&m);
+  }
+  made m; /* H5: lane pe1 stores over the first tile of pe0 */
+  make(TWO, "map n8192:f32", "tm=256;stages=2", CLEAN, &m);
+  for (uint64_t i = 0; i < m.log.n; i++)
+    if (m.log.jobs[i].what == SIM_STORE && m.log.jobs[i].writes.start == 1024) m.log.jobs[i].writes.start = 0;
+  EXPECT(&m.log, 5, "H5", "pe0 job 2 (store)", "pe1 job 2 (store)", "Y0:0+1024");
+  ck_assert_uint_eq(replayed(context, &m).untiled, 512); /* one tile twice, one never */
+  drop(&m);
+  bs_context_close(context);
+}
+END_TEST
+
+/* A store of one output over another one's bytes is none: they are two places. */
+START_TEST(outputs_of_a_map_are_places_apart) {
+  made m;
+  make(TWO, "adamw_update n512:f32", "tm=256;stages=2", CLEAN, &m);
+  ck_assert_uint_eq(hazards_of(&m.log).total, 0);
+  for (uint64_t i = 0; i < m.log.n; i++)
+    if (m.log.jobs[i].what == SIM_STORE) m.log.jobs[i].writes.space = SIM_SPACE_OUTPUTS;
+  ck_assert_uint_gt(hazards_of(&m.log).count[SIM_WRITES_UNORDERED], 0);
+  drop(&m);
+}
+END_TEST
+
+START_TEST(what_has_no_log_is_refused) {
+  static const char *const rows[][2] = {{"send n1000", "tm=64;stages=2"},
+                                        {"matmul n64k64b64:f32", "tm=32;tn=32;tk=16;stages=2;split=2"}};
+  bs_error err = BS_ERROR_INIT;
+  for (int i = 0; i < TEST_COUNT(rows); i++) {
+    sim_device device;
+    bs_oplog_plan plan;
+    sim_oplog log = {.op = ""};
+    snprintf(log.op, sizeof log.op, "%s", rows[i][0]);
+    snprintf(log.knobs, sizeof log.knobs, "%s", rows[i][1]);
+    ck_assert_int_eq(sim_device_read(TWO, &device, &err), BS_OK);
+    ck_assert_int_eq(bs_oplog_plan_open(&log, &device, &plan, &err), BS_UNSUPPORTED);
+    ck_assert_str_eq(err.id, "BS-INSIDE-OP");
+    bs_oplog_plan_close(&plan);
+  }
+}
+END_TEST
+
 /* ---- text -------------------------------------------------------------------------------------- */
 
 static int32_t read_text(const char *text, sim_oplog *out, bs_error *err) {
@@ -419,6 +535,10 @@ int main(void) {
                              {what_one_machine_hides_by_luck_is_found_on_drawn_ones},
                              {times_on_the_same_device_are_equal_to_the_ps},
                              {a_replay_is_compared_with_ref},
+                             {maps_have_right_bits_and_their_own_times},
+                             {each_hazard_of_a_map_is_found_and_seen_in_its_bits},
+                             {outputs_of_a_map_are_places_apart},
+                             {what_has_no_log_is_refused},
                              {a_log_comes_back_from_its_text},
                              {what_is_no_log_is_refused_with_its_line},
                              {a_job_that_cannot_be_run_is_refused},
