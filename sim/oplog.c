@@ -197,7 +197,11 @@ static const struct {
                         {"X7", SIM_OP_MAP, 7, 0},
                         {"Y0", SIM_OP_MAP, SIM_MAP_INPUTS, 1},
                         {"Y1", SIM_OP_MAP, SIM_MAP_INPUTS + 1, 1},
-                        {"Y2", SIM_OP_MAP, SIM_MAP_INPUTS + 2, 1}};
+                        {"Y2", SIM_OP_MAP, SIM_MAP_INPUTS + 2, 1},
+                        {"Q", SIM_OP_ATTENTION, 0, 0},
+                        {"K", SIM_OP_ATTENTION, 1, 0},
+                        {"V", SIM_OP_ATTENTION, 2, 0},
+                        {"O", SIM_OP_ATTENTION, 3, 1}};
 
 const char *sim_space_name(uint32_t space) {
   return space < SIM_SPACES ? spaces[space].name : "?";

@@ -9,7 +9,7 @@
  *
  * A job is its number in its lane; needs are jobs of the same lane. A range is SPACE:START+BYTES, or
  * SPACE:START+BYTES*ROWS/PITCH; "-" is none. Operands are A, B and Y of a product, X0 to X7 and Y0 to Y2 of a
- * map; scratch is the lane's own. */
+ * map, Q, K, V and O of attention; scratch is the lane's own. */
 #ifndef BS_SIM_OPLOG_H
 #define BS_SIM_OPLOG_H
 #include "sim/program.h"
@@ -30,7 +30,11 @@ enum sim_space {
   SIM_SPACE_SCRATCH,
   SIM_SPACE_INPUTS, /* of a map */
   SIM_SPACE_OUTPUTS = SIM_SPACE_INPUTS + SIM_MAP_INPUTS,
-  SIM_SPACES = SIM_SPACE_OUTPUTS + SIM_MAP_OUTPUTS
+  SIM_SPACE_Q = SIM_SPACE_OUTPUTS + SIM_MAP_OUTPUTS,
+  SIM_SPACE_K,
+  SIM_SPACE_V,
+  SIM_SPACE_O,
+  SIM_SPACES
 };
 const char *sim_space_name(uint32_t space);
 int sim_space_is_output(uint32_t space);

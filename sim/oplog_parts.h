@@ -7,7 +7,7 @@
 /* Fills what a job reads and writes. */
 typedef void sim_oplog_fill(const sim_program *program, const sim_recorder *recorder, uint64_t index,
                             const sim_job *job, sim_logged *inout);
-sim_oplog_fill sim_oplog_product, sim_oplog_map;
+sim_oplog_fill sim_oplog_product, sim_oplog_map, sim_oplog_attention;
 
 /* The bytes of a load or a store in the device's memory, by a program of this kind. */
 sim_range sim_moved(uint32_t kind, const sim_job *job);

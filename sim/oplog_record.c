@@ -6,8 +6,9 @@
 #include "sim/oplog_parts.h"
 
 /* NULL: no log. */
-static sim_oplog_fill *const fills[SIM_OPS] = {
-    [SIM_OP_PRODUCT] = sim_oplog_product, [SIM_OP_MAP] = sim_oplog_map};
+static sim_oplog_fill *const fills[SIM_OPS] = {[SIM_OP_PRODUCT] = sim_oplog_product,
+                                               [SIM_OP_ATTENTION] = sim_oplog_attention,
+                                               [SIM_OP_MAP] = sim_oplog_map};
 
 int sim_recorder_takes(uint32_t kind, const sim_knobs *knobs) {
   return kind < SIM_OPS && fills[kind] != NULL && knobs->split <= 1;

@@ -129,7 +129,8 @@ static int32_t read_range(reader *r, const char **at, sim_range *out) {
   uint64_t rows = 1;
   memset(out, 0, sizeof *out);
   if (!read_space(at, &out->space))
-    return wrong(r, "BS-OPLOG-SPACE", "an operand is in A, B, Y, X0 to X7, Y0 to Y2 or scratch", begins);
+    return wrong(r, "BS-OPLOG-SPACE", "an operand is in A, B, Y, X0 to X7, Y0 to Y2, Q, K, V, O or scratch",
+                 begins);
   int good = number(at, SIM_OPLOG_BYTES, &out->start) && follows(at, '+') &&
              number(at, SIM_OPLOG_BYTES, &out->bytes);
   if (good && follows(at, '*'))

@@ -29,6 +29,7 @@ typedef struct sim_attention_lane {
   uint64_t q, k, v, score;                           /* the last of each */
   uint64_t exp_at[RING], v_at[RING], value_at[RING]; /* by step */
   uint64_t read_at[Q_SLOTS], store_at[RING];         /* by block: its last scores, its store */
+  step made[SIM_OPEN];                               /* of the newest jobs */
 } sim_attention_lane;
 
 static uint64_t least(uint64_t a, uint64_t b) {
@@ -93,7 +94,7 @@ static void start(sim_program *p) {
 
 /* ---- the plan ---------------------------------------------------------------------------------- */
 
-static uint64_t q_slots(const sim_attention *a) {
+uint32_t sim_attention_q_slots(const sim_attention *a) {
   return a->plan.knobs.stages > 1 ? Q_SLOTS : 1;
 }
 
@@ -101,8 +102,8 @@ static uint64_t q_slots(const sim_attention *a) {
 static uint64_t scratch_of(const sim_attention *a) {
   const sim_attention_shape *s = &a->shape;
   const sim_knobs *k = &a->plan.knobs;
-  return q_slots(a) * k->tm * s->d * s->in_bytes + k->stages * k->tn * (s->d + s->e) * s->in_bytes +
-         UINT64_C(4) * (1 + k->ahead) * k->tm * k->tn +
+  return sim_attention_q_slots(a) * k->tm * s->d * s->in_bytes +
+         k->stages * k->tn * (s->d + s->e) * s->in_bytes + UINT64_C(4) * (1 + k->ahead) * k->tm * k->tn +
          k->tm * s->e * (UINT64_C(4) * k->accumulators + s->out_bytes);
 }
 
@@ -204,7 +205,7 @@ static void values(sim_attention *a, sim_attention_lane *l, uint32_t lane, uint6
 }
 
 static void load(sim_attention *a, sim_attention_lane *l, uint32_t lane, uint64_t index, sim_job *j) {
-  const uint64_t stages = a->plan.knobs.stages, slots = q_slots(a);
+  const uint64_t stages = a->plan.knobs.stages, slots = sim_attention_q_slots(a);
   const step *s = &l->scores;
   if (l->phase == PHASE_Q) {
     j->what = SIM_LOAD_Q;
@@ -241,6 +242,7 @@ static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
   sim_attention_lane *l = &a->lanes[lane];
   if (a->plan.rc != BS_OK || l->values.over) return 0;
   while (l->phase < PHASE_STORE && !has_job(a, l)) l->phase = (l->phase + 1) % PHASE_STORE;
+  l->made[index % SIM_OPEN] = l->phase >= PHASE_VALUES ? l->values : l->scores;
   switch (l->phase) {
     case PHASE_SCORES:
       scores(a, l, lane, index, j);
@@ -272,6 +274,17 @@ static int next(sim_program *p, uint32_t lane, uint64_t index, sim_job *j) {
   }
   l->phase++;
   return 1;
+}
+
+void sim_attention_spot_of(const sim_attention *a, uint32_t lane, uint64_t index, sim_attention_spot *out) {
+  const step *s = &a->lanes[lane].made[index % SIM_OPEN];
+  const uint64_t from = block_of(a, lane, s->turn) % a->query_blocks * a->plan.knobs.tm,
+                 key = s->key * a->plan.knobs.tn;
+  *out = (sim_attention_spot){.step = s->number,
+                              .turn = s->turn,
+                              .queries = least(a->plan.knobs.tm, a->shape.s - from),
+                              .keys = least(a->plan.knobs.tn, a->shape.t - key),
+                              .first = s->first};
 }
 
 /* ------------------------------------------------------------------------------------------------ */

@@ -18,6 +18,16 @@ typedef struct sim_program_kind {
 
 extern const sim_program_kind sim_program_attention, sim_program_map, sim_program_send;
 
+/* Where a job of attention is, among the steps of its lane. */
+typedef struct sim_attention_spot {
+  uint64_t step, turn; /* numbers of the lane's steps, of its blocks of queries */
+  uint64_t queries, keys;
+  uint32_t first; /* 1: of its block */
+} sim_attention_spot;
+/* Of a job that is one of the newest SIM_OPEN of its lane. */
+void sim_attention_spot_of(const sim_attention *a, uint32_t lane, uint64_t index, sim_attention_spot *out);
+uint32_t sim_attention_q_slots(const sim_attention *a);
+
 /* Amounts of each class, for a bound. */
 typedef struct sim_amounts {
   uint64_t of[SIM_CLASSES];

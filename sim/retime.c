@@ -82,19 +82,41 @@ static uint64_t map_amount(const sim_program *p, const sim_logged *j) {
   return j->n_reads > 0 ? j->reads[0].bytes / ((uint64_t)s->inputs * s->in_bytes) * s->ops : 0;
 }
 
+static uint64_t scores_amount(const sim_program *p, const sim_logged *j) {
+  (void)j;
+  return p->attention.scores;
+}
+
+static uint64_t exp_amount(const sim_program *p, const sim_logged *j) {
+  (void)j;
+  return (uint64_t)p->plan.knobs.tm * p->plan.knobs.tn;
+}
+
+static uint64_t values_amount(const sim_program *p, const sim_logged *j) {
+  (void)j;
+  return p->attention.values;
+}
+
 /* What a job does: a trip, or an amount on a unit. */
 static const struct deed {
   uint32_t kinds; /* of programs that have it, a bit each; 0: none that has a log */
   uint32_t way;   /* SIM_WAYS: none */
   uint32_t does;  /* which unit serves it */
   uint64_t (*amount)(const sim_program *p, const sim_logged *j);
-} deeds[SIM_WHATS] = {[SIM_LOAD_A] = {1u << SIM_OP_PRODUCT, SIM_WAY_LOAD, 0, NULL},
-                      [SIM_LOAD_B] = {1u << SIM_OP_PRODUCT, SIM_WAY_LOAD, 0, NULL},
-                      [SIM_PRODUCT] = {1u << SIM_OP_PRODUCT, SIM_WAYS, SIM_DOES_PRODUCT, product_amount},
-                      [SIM_EPILOGUE] = {1u << SIM_OP_PRODUCT, SIM_WAYS, SIM_DOES_MAP, epilogue_amount},
-                      [SIM_STORE] = {1u << SIM_OP_PRODUCT | 1u << SIM_OP_MAP, SIM_WAY_STORE, 0, NULL},
-                      [SIM_LOAD] = {1u << SIM_OP_MAP, SIM_WAY_LOAD, 0, NULL},
-                      [SIM_MAP] = {1u << SIM_OP_MAP, SIM_WAYS, SIM_DOES_MAP, map_amount}};
+} deeds[SIM_WHATS] = {
+    [SIM_LOAD_A] = {1u << SIM_OP_PRODUCT, SIM_WAY_LOAD, 0, NULL},
+    [SIM_LOAD_B] = {1u << SIM_OP_PRODUCT, SIM_WAY_LOAD, 0, NULL},
+    [SIM_PRODUCT] = {1u << SIM_OP_PRODUCT, SIM_WAYS, SIM_DOES_PRODUCT, product_amount},
+    [SIM_EPILOGUE] = {1u << SIM_OP_PRODUCT, SIM_WAYS, SIM_DOES_MAP, epilogue_amount},
+    [SIM_STORE] = {1u << SIM_OP_PRODUCT | 1u << SIM_OP_MAP | 1u << SIM_OP_ATTENTION, SIM_WAY_STORE, 0, NULL},
+    [SIM_LOAD] = {1u << SIM_OP_MAP, SIM_WAY_LOAD, 0, NULL},
+    [SIM_MAP] = {1u << SIM_OP_MAP, SIM_WAYS, SIM_DOES_MAP, map_amount},
+    [SIM_LOAD_Q] = {1u << SIM_OP_ATTENTION, SIM_WAY_LOAD, 0, NULL},
+    [SIM_LOAD_K] = {1u << SIM_OP_ATTENTION, SIM_WAY_LOAD, 0, NULL},
+    [SIM_LOAD_V] = {1u << SIM_OP_ATTENTION, SIM_WAY_LOAD, 0, NULL},
+    [SIM_SCORES] = {1u << SIM_OP_ATTENTION, SIM_WAYS, SIM_DOES_PRODUCT, scores_amount},
+    [SIM_EXP] = {1u << SIM_OP_ATTENTION, SIM_WAYS, SIM_DOES_MAP, exp_amount},
+    [SIM_VALUES] = {1u << SIM_OP_ATTENTION, SIM_WAYS, SIM_DOES_PRODUCT, values_amount}};
 
 static void serve(const retiming *r, const struct deed *d, uint32_t lane, const sim_logged *j, sim_job *out) {
   const uint32_t class = sim_layout_does(r->layout, d->does);

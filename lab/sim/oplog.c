@@ -10,7 +10,7 @@
 
 static int32_t no_log(const char *op, const char *knobs, bs_error *err) {
   bs_error_set(err, BS_UNSUPPORTED, "BS-INSIDE-OP", "%s, %s has no op log", op, knobs);
-  bs_error_hint(err, "products without split have one, and maps");
+  bs_error_hint(err, "products without split, attention and maps have one");
   return BS_UNSUPPORTED;
 }
 
@@ -34,8 +34,9 @@ int32_t bs_oplog_plan_open(const sim_oplog *log, const sim_device *device, bs_op
   char text[sizeof log->op];
   memset(out, 0, sizeof *out);
   int32_t rc = bs_inside_op_read(log->op, 0, &out->what, &out->dtype, text, sizeof text, err);
-  if (rc == BS_OK && out->what.kind == SIM_OP_PRODUCT)
-    rc = bs_kernel_problem_parse(log->op, &out->problem, err);
+  const char *problem = strncmp(log->op, "attention ", 10) == 0 ? log->op + 10 : log->op;
+  if (rc == BS_OK && out->what.kind <= SIM_OP_ATTENTION)
+    rc = bs_kernel_problem_parse(problem, &out->problem, err);
   if (rc == BS_OK) rc = bs_inside_knobs_read(log->knobs, &given, err);
   if (rc == BS_OK) rc = bs_inside_knobs_first(&given, out->what.kind, &out->knobs, err);
   if (rc == BS_OK && !sim_recorder_takes(out->what.kind, &out->knobs)) rc = no_log(log->op, log->knobs, err);

@@ -15,7 +15,7 @@ int32_t bs_oplog_make(bs_inside_answer *answer, sim_oplog *out, bs_error *err);
 typedef struct bs_oplog_plan {
   sim_op what;
   uint32_t dtype;            /* of the operands */
-  bs_kernel_problem problem; /* of a product */
+  bs_kernel_problem problem; /* of a product and of attention */
   sim_knobs knobs;
   sim_layout layout;
   sim_program program; /* made on the layout */

@@ -15,8 +15,10 @@ typedef struct bs_oplog_replayed {
   double error;     /* relative, of the normal numbers against f64 */
   double predicted; /* what round-off explains; `limit` times it is allowed */
   double limit;
-  uint32_t is_map; /* 1: error, predicted and limit are 0, because bits are equal or wrong */
+  uint32_t checks; /* enum bs_replayed_check: which were made */
 } bs_oplog_replayed;
+
+enum bs_replayed_check { BS_REPLAYED_UNTILED = 1, BS_REPLAYED_REF = 2, BS_REPLAYED_ERROR = 4 };
 
 /* The operands as the replay has them: A [m][k] and B [n][k], dense, of the op's dtype; and Y [m][n]. Fills
  * y, all bits set where no store wrote. BS_INPUT BS-REPLAY-JOB: a job that cannot be run; BS_CONFIG
@@ -29,6 +31,10 @@ int32_t bs_oplog_untiled(const bs_oplog_plan *plan, const void *a, const void *b
  * dtype. */
 int32_t bs_oplog_replay_map(bs_context *context, const sim_oplog *log, const bs_oplog_plan *plan,
                             uint64_t seed, bs_oplog_replayed *out, bs_error *err);
+/* Of attention: the untiled loop takes the keys in the program's blocks, so its bits must be equal; those of
+ * `ref`, which adds in another order, cannot be. Fills the error. BS_UNSUPPORTED BS-REPLAY-DATA. */
+int32_t bs_oplog_replay_attention(const sim_oplog *log, const bs_oplog_plan *plan, uint64_t seed,
+                                  bs_oplog_replayed *out, bs_error *err);
 /* All of it. context: for `ref`. */
 int32_t bs_oplog_replay(bs_context *context, const sim_oplog *log, const bs_oplog_plan *plan, uint64_t seed,
                         bs_oplog_replayed *out, bs_error *err);

@@ -80,7 +80,7 @@ static int32_t ends(bs_replaying *r, uint64_t at) {
            j->writes.bytes);
   free(r->result[at]);
   r->result[at] = NULL;
-  return BS_OK;
+  return r->landed != NULL ? r->landed(r, at) : BS_OK;
 }
 
 /* ---- a run ------------------------------------------------------------------------------------- */

@@ -284,8 +284,8 @@ int32_t bs_oplog_replay_map(bs_context *context, const sim_oplog *log, const bs_
                               .sync_mode = BS_SYNC_NONE};
   map_run m = {.plan = plan, .log = log, .seed = seed, .out = out};
   bs_world *world = NULL;
-  *out =
-      (bs_oplog_replayed){.values = s->elements / (s->out_of > 0 ? s->out_of : 1) * s->outputs, .is_map = 1};
+  *out = (bs_oplog_replayed){.values = s->elements / (s->out_of > 0 ? s->out_of : 1) * s->outputs,
+                             .checks = BS_REPLAYED_UNTILED | BS_REPLAYED_REF};
   for (size_t i = 0; i < sizeof map_ops / sizeof map_ops[0]; i++)
     if (strlen(map_ops[i].name) == length && strncmp(map_ops[i].name, log->op, length) == 0)
       m.op = &map_ops[i];

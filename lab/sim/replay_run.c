@@ -10,7 +10,7 @@
 #include "lab/error.h"
 #include "lab/kernel/case.h"
 #include "lab/kernel/oracle.h"
-#include "lab/sim/replay.h"
+#include "lab/sim/replay_parts.h"
 
 typedef struct numbers {
   const bs_oplog_plan *plan;
@@ -48,10 +48,9 @@ static void take_operands(const numbers *n) {
   take(n, dw ? 0 : 1, kind != BS_KERNEL_MATMUL, n->b);
 }
 
-/* whole: numbers from -3 to 3 in the place of normal ones. */
-static int32_t set_input(numbers *n, uint32_t index, int whole, uint64_t seed, bs_error *err) {
+int32_t bs_replay_set_input(bs_kernel_data *data, uint32_t index, int whole, uint64_t seed, bs_error *err) {
   int64_t rows, columns;
-  bs_kernel_data_input(n->data, index, &rows, &columns);
+  bs_kernel_data_input(data, index, &rows, &columns);
   const uint64_t count = (uint64_t)rows * (uint64_t)columns;
   float *values = malloc((count > 0 ? count : 1) * sizeof *values);
   if (values == NULL) return bs_no_memory(err, "the numbers of a replay");
@@ -60,7 +59,7 @@ static int32_t set_input(numbers *n, uint32_t index, int whole, uint64_t seed, b
   else
     bs_rng_normal(seed, 17 + index, 0, count, values);
   for (uint64_t i = 0; whole && i < count; i++) values[i] = floorf(7 * values[i]) - 3;
-  const int32_t rc = bs_kernel_data_set(n->data, index, values, err);
+  const int32_t rc = bs_kernel_data_set(data, index, values, err);
   free(values);
   return rc;
 }
@@ -69,7 +68,7 @@ static int32_t open_numbers(numbers *n, const bs_oplog_plan *plan, int whole, ui
   const sim_product_shape *s = &plan->what.product;
   *n = (numbers){.plan = plan};
   int32_t rc = bs_kernel_data_make(&plan->problem, seed, &n->data, err);
-  for (uint32_t i = 0; rc == BS_OK && i < 2; i++) rc = set_input(n, i, whole, seed, err);
+  for (uint32_t i = 0; rc == BS_OK && i < 2; i++) rc = bs_replay_set_input(n->data, i, whole, seed, err);
   if (rc != BS_OK) return rc;
   n->a = malloc(s->m * s->k * s->in_bytes);
   n->b = malloc(s->n * s->k * s->in_bytes);
@@ -131,7 +130,9 @@ static int32_t run_whole(bs_context *context, const sim_oplog *log, const bs_opl
 int32_t bs_oplog_replay(bs_context *context, const sim_oplog *log, const bs_oplog_plan *plan, uint64_t seed,
                         bs_oplog_replayed *out, bs_error *err) {
   if (plan->what.kind == SIM_OP_MAP) return bs_oplog_replay_map(context, log, plan, seed, out, err);
-  *out = (bs_oplog_replayed){.values = plan->what.product.m * plan->what.product.n};
+  if (plan->what.kind == SIM_OP_ATTENTION) return bs_oplog_replay_attention(log, plan, seed, out, err);
+  *out = (bs_oplog_replayed){.values = plan->what.product.m * plan->what.product.n,
+                             .checks = BS_REPLAYED_UNTILED | BS_REPLAYED_REF | BS_REPLAYED_ERROR};
   const int32_t rc = run_normal(log, plan, seed, out, err);
   return rc == BS_OK ? run_whole(context, log, plan, seed, out, err) : rc;
 }
