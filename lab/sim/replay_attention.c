@@ -133,11 +133,11 @@ static int32_t landed(bs_replaying *r, uint64_t at) {
 
 /* ---- jobs --------------------------------------------------------------------------------------- */
 
-/* An operand as f32; the caller frees. */
-static float *widened(bs_replaying *r, const sim_logged *j, const sim_range *range, uint64_t n) {
+/* What a job reads, as f32; the caller frees. NULL: no memory. */
+static float *widened(bs_replaying *r, const sim_logged *j, const sim_range *range, uint32_t dtype,
+                      uint64_t n) {
   float *out = malloc((n > 0 ? n : 1) * sizeof *out);
-  if (out != NULL && bs_convert(BS_F32, out, r->plan->dtype, bs_replay_bytes(r, j, range), n) == BS_OK)
-    return out;
+  if (out != NULL && bs_convert(BS_F32, out, dtype, bs_replay_bytes(r, j, range), n) == BS_OK) return out;
   free(out);
   return NULL;
 }
@@ -169,7 +169,8 @@ static int32_t scores(bs_replaying *r, uint64_t at, char *out) {
   r->products += queries * keys * s->d;
   if (r->products > 2 * BS_OPLOG_PRODUCTS)
     return bs_replay_bad_job(r, at, "the log has more work than its op");
-  float *q = widened(r, j, &j->reads[0], queries * s->d), *k = widened(r, j, &j->reads[1], keys * s->d);
+  float *q = widened(r, j, &j->reads[0], r->plan->dtype, queries * s->d),
+        *k = widened(r, j, &j->reads[1], r->plan->dtype, keys * s->d);
   int32_t rc =
       q != NULL && k != NULL ? make_note(r->user, at, 0, queries, 1, r->err) : bs_no_memory(r->err, "scores");
   for (uint64_t i = 0; rc == BS_OK && i < queries; i++)
@@ -212,13 +213,14 @@ static int32_t values(bs_replaying *r, uint64_t at, char *out) {
   if (bs_range_bytes(&j->reads[0]) != queries * keys * sizeof(float) ||
       (j->n_reads > 2 && bs_range_bytes(&j->reads[2]) != bs_range_bytes(&j->writes)))
     return bs_replay_bad_job(r, at, "its sizes are those of no values");
-  float *v = widened(r, j, &j->reads[1], keys * s->e), *to = (float *)(void *)out;
-  int32_t rc = v != NULL ? make_note(a, at, 0, queries, 1, r->err) : bs_no_memory(r->err, "values");
+  float *v = widened(r, j, &j->reads[1], r->plan->dtype, keys * s->e),
+        *p = widened(r, j, &j->reads[0], BS_F32, queries * keys), *to = (float *)(void *)out;
+  int32_t rc =
+      v != NULL && p != NULL ? make_note(a, at, 0, queries, 1, r->err) : bs_no_memory(r->err, "values");
   if (rc == BS_OK && j->n_reads > 2)
     memcpy(out, bs_replay_bytes(r, j, &j->reads[2]), bs_range_bytes(&j->writes));
   else
     memset(out, 0, bs_range_bytes(&j->writes));
-  const float *p = (const float *)(const void *)bs_replay_bytes(r, j, &j->reads[0]);
   for (uint64_t i = 0; rc == BS_OK && i < queries; i++) {
     note *now = &a->pending[at];
     const int has = of != NULL && of->most != NULL && i < of->rows;
@@ -230,6 +232,7 @@ static int32_t values(bs_replaying *r, uint64_t at, char *out) {
                &now->most[i], &now->sum[i]);
   }
   free(v);
+  free(p);
   return rc;
 }
 
@@ -240,12 +243,13 @@ static int32_t store(bs_replaying *r, uint64_t at, char *out) {
   const note *of = note_of(r->user, j, &j->reads[0]);
   if (bs_range_bytes(&j->writes) != rows * s->e * s->out_bytes)
     return bs_replay_bad_job(r, at, "its sizes are those of no block of O");
-  const float *sums = (const float *)(const void *)bs_replay_bytes(r, j, &j->reads[0]);
+  float *sums = widened(r, j, &j->reads[0], BS_F32, rows * s->e);
   float *rest = malloc((s->e > 0 ? s->e : 1) * sizeof *rest);
-  int32_t rc = rest != NULL ? BS_OK : bs_no_memory(r->err, "a row of O");
+  int32_t rc = sums != NULL && rest != NULL ? BS_OK : bs_no_memory(r->err, "a block of O");
   for (uint64_t i = 0; rc == BS_OK && i < rows; i++)
     rc = store_row(r->plan, sums + i * s->e, of != NULL && of->sum != NULL && i < of->rows ? of->sum[i] : NAN,
                    rest, out + i * s->e * s->out_bytes);
+  free(sums);
   free(rest);
   return rc;
 }

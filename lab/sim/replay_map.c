@@ -203,7 +203,12 @@ static int32_t tile(bs_replaying *r, uint64_t at, char *out) {
   r->products += n;
   if (r->products > 2 * BS_OPLOG_PRODUCTS)
     return bs_replay_bad_job(r, at, "the log has more work than its op");
-  return run_op(m, n, bs_replay_bytes(r, j, &j->reads[0]), out, r->err);
+  char *in = malloc(n * each); /* the place in the scratch may have any alignment */
+  if (in == NULL) return bs_no_memory(r->err, "a tile");
+  memcpy(in, bs_replay_bytes(r, j, &j->reads[0]), n * each);
+  const int32_t rc = run_op(m, n, in, out, r->err);
+  free(in);
+  return rc;
 }
 
 static int32_t compute(bs_replaying *r, uint64_t at, char *out) {
