@@ -187,13 +187,14 @@ static int32_t write_device(const args *a, const bs_device_file *file, const bs_
 }
 
 /* Shares above 1 are no efficiency. */
-static void tell_beyond(const args *a, const bs_device_constants *c) {
-  char text[160];
-  if (c->units <= 1 && c->memory <= 1) return;
-  snprintf(text, sizeof text,
-           "units reach %.3f of their rate and memory %.3f: above 1 another figure of the device, or its "
-           "tiles, are wrong",
-           c->units, c->memory);
+static void tell_beyond(const args *a, const bs_validation *v) {
+  char text[200], units[32], memory[32];
+  if (v->constants.units <= 1 && v->constants.memory <= 1) return;
+  snprintf(
+      text, sizeof text,
+      "shares of the rates: units %s, memory %s: above 1 another figure of the device, or its tiles, are "
+      "wrong",
+      constant_text(v, BS_VALIDATE_UNITS, units), constant_text(v, BS_VALIDATE_MEMORY, memory));
   bsrun_note(args_has(a, "quiet"), text);
 }
 
@@ -213,7 +214,7 @@ static int32_t run(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_validate(&file, a->words[0], rows, &v, err);
   if (rc == BS_OK && args_has(a, "to")) rc = write_device(a, &file, &v, err);
   if (rc == BS_OK) rc = print(a, &file.device, &v, rows, err);
-  if (rc == BS_OK) tell_beyond(a, &v.constants);
+  if (rc == BS_OK) tell_beyond(a, &v);
   bs_device_close(&file);
   free(dir);
   free(rows);

@@ -26,7 +26,7 @@ typedef struct tune_verb {
 int32_t tune_read_search(tune_verb *v, bs_error *err);
 /* The words of the problem with spaces between them. BS_USAGE: none is given. Free it in every case. */
 int32_t tune_read_words(const args *a, bs_text *out, bs_error *err);
-/* BS_USAGE: an option is given that is none of taken[0..n); `what` has no use for it, `hint` says what it
+/* BS_USAGE: an option is given that is not in taken[0..n); `what` has no use for it, `hint` says what it
  * takes. */
 int32_t tune_check_options(const args *a, const char *const *taken, size_t n, const char *what,
                            const char *hint, bs_error *err);

@@ -156,7 +156,8 @@ static void print_inside_sentence(const json_t *r) {
   const long long refused = (long long)json_integer_value(json_object_get(r, "refused"));
   bs_print(stdout, "simulated, not measured: device %s (%s); nothing is kept, and no run takes this choice\n",
            bs_get_text(r, "device"), bs_get_text(r, "label"));
-  bs_print(stdout, "%s\n", bs_get_text(r, "choice"));
+  bs_print(stdout, "%s%s\n", strcmp(bs_get_text(r, "origin"), "stopped") == 0 ? "stopped; until then: " : "",
+           bs_get_text(r, "choice"));
   if (bs_get_number(r, "ratio") == 1.0)
     bs_print(stdout, "no simulated point is faster than %s, the fastest of the device's tiles: %.6g us\n",
              bs_get_text(r, "default"), 1e6 * bs_get_number(r, "default_s"));

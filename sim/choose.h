@@ -24,7 +24,7 @@ typedef struct sim_chosen {
 
 /* Of equal candidates the first is the fastest. One that does not fit (sim_left_out) is left out, unless none
  * fits: then the error of the first one is returned. Any other error ends it. *inout_program is zero, or a
- * program that is closed; the caller closes it in every case, and makes it anew: it is that of the last
+ * program that is closed; the caller closes it in every case, and makes it again: it is that of the last
  * candidate. */
 int32_t sim_choose_run(const sim_choose *choose, sim_program *inout_program, sim_chosen *out, bs_error *err);
 /* 1: an error of sim_program_make that says nothing of other knobs: BS-INSIDE-SCRATCH, -SIZE or -KNOB. */
