@@ -157,6 +157,7 @@ void bs_inside_op_bytes(const sim_op *op, double *out_copied, double *out_divide
   const sim_product_shape *p = &op->product;
   const sim_attention_shape *a = &op->attention;
   const sim_map_shape *m = &op->map;
+  const uint64_t kv_heads = op->kind == SIM_OP_ATTENTION ? a->heads / a->group : 0;
   *out_copied = 0;
   switch (op->kind) {
     case SIM_OP_PRODUCT:
@@ -164,7 +165,7 @@ void bs_inside_op_bytes(const sim_op *op, double *out_copied, double *out_divide
       *out_divided = (double)p->m * (double)p->n * p->out_bytes;
       return;
     case SIM_OP_ATTENTION:
-      *out_copied = (double)(a->heads / a->group) * (double)a->t * (double)(a->d + a->e) * a->in_bytes;
+      *out_copied = (double)kv_heads * (double)a->t * (double)(a->d + a->e) * a->in_bytes;
       *out_divided =
           (double)a->heads * (double)a->s * ((double)a->d * a->in_bytes + (double)a->e * a->out_bytes);
       return;
