@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/plugins.h"
+#include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
@@ -166,14 +166,11 @@ static int32_t read_problem(tune_verb *v, bs_error *err) {
 
 /* Makes the configuration by which a child opens plugins, with absolute paths of files. */
 static int32_t read_config(tune_verb *v, bs_error *err) {
-  char *dir = NULL;
   bs_node *config = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = plugins_compose(v->a, dir, NULL, 0, &config, err);
+  int32_t rc = bsrun_base_config(v->a, &config, err);
   if (rc == BS_OK) bs_config_print(config, &v->config);
   if (rc == BS_OK && v->config.failed) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   bs_config_free(config);
-  free(dir);
   return rc;
 }
 

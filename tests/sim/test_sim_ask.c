@@ -92,7 +92,7 @@ END_TEST
 
 /* Gaps of a memory are shorter where it is 10 % faster. By their rates alone the units gain more. */
 START_TEST(gaps_bind_as_rates_do) {
-  sim_asks *gaps = opened(DEVICE("800e9, gap_s: 20e-9", TILES));
+  sim_asks *gaps = opened(DEVICE("800e9, gap_s: 10e-9", TILES));
   ck_assert_uint_eq(time_of(gaps, &example).units_bind, 0);
   sim_asks_close(gaps);
 }
