@@ -32,8 +32,7 @@ static void heading(bs_text *out, const char *id, const char *text) {
 
 /* "A: " of the first of two runs. */
 static const char *letter_of(const page *p, uint32_t run) {
-  static const char *const letters[] = {"A: ", "B: "};
-  return p->of->n > 1 ? letters[run] : "";
+  return p->of->n < 2 ? "" : run == 0 ? "A: " : "B: ";
 }
 
 /* ---- the head ---------------------------------------------------------------------------------- */
@@ -63,20 +62,39 @@ static void print_head(const page *p) {
 
 /* ---- differences ------------------------------------------------------------------------------- */
 
-static void add_difference(json_t *rows, const char *part, const char *what, const json_t *a,
-                           const json_t *b) {
-  char name[120];
-  if (!json_is_number(a) && !json_is_number(b)) return;
-  snprintf(name, sizeof name, "%.60s%s%s", part, part[0] != '\0' ? ": " : "", what);
-  json_t *row = json_pack("{s:o}", "what", bs_json_of_text(name));
-  if (json_is_number(a)) json_object_set_new(row, "a", json_real(json_number_value(a)));
-  if (json_is_number(b)) json_object_set_new(row, "b", json_real(json_number_value(b)));
-  if (json_is_number(a) && json_is_number(b)) {
-    const double x = json_number_value(a), y = json_number_value(b);
-    json_object_set_new(row, "more", json_real(y - x));
-    if (x != 0) json_object_set_new(row, "ratio", json_real(y / x));
+/* KEYa, KEYb, and of both KEYd (the difference) and KEYr (the ratio) of what the rows have. */
+static void add_pair(json_t *out, const char *key, const json_t *a, const json_t *b) {
+  const double x = json_number_value(a), y = json_number_value(b);
+  const struct {
+    char end;
+    int known;
+    double value;
+  } pairs[] = {{'a', json_is_number(a), x},
+               {'b', json_is_number(b), y},
+               {'d', json_is_number(a) && json_is_number(b), y - x},
+               {'r', json_is_number(a) && json_is_number(b) && x != 0, x != 0 ? y / x : 0}};
+  for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "%.24s%c", key, pairs[i].end);
+    if (pairs[i].known) json_object_set_new(out, name, json_real(pairs[i].value));
   }
-  json_array_append_new(rows, row);
+}
+
+/* Of the whole, a row a number. Energy that no part declares is 0: it is no number of the device. */
+static json_t *whole_differences(const json_t *a, const json_t *b) {
+  static const char *const keys[][2] = {{"us", "simulated us"}, {"whole_us", "with launch us"},
+                                        {"TFLOPs", "TFLOP/s"},  {"of_units_pct", "of the units %"},
+                                        {"jobs", "jobs"},       {"mJ", "mJ"}};
+  json_t *rows = json_array();
+  for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+    const json_t *x = json_object_get(a, keys[k][0]), *y = json_object_get(b, keys[k][0]);
+    if (!json_is_number(x) || !json_is_number(y) || json_number_value(x) == 0 || json_number_value(y) == 0)
+      continue;
+    json_t *row = json_pack("{s:s}", "what", keys[k][1]);
+    add_pair(row, "", x, y);
+    json_array_append_new(rows, row);
+  }
+  return rows;
 }
 
 static const json_t *row_of(const json_t *rows, const char *part) {
@@ -85,41 +103,58 @@ static const json_t *row_of(const json_t *rows, const char *part) {
   return NULL;
 }
 
-static void add_row(json_t *out, const char *part, const json_t *a, const json_t *b) {
-  static const char *const keys[][2] = {{"us", "simulated us"}, {"whole_us", "with launch us"},
-                                        {"TFLOPs", "TFLOP/s"},  {"amount", "amount"},
-                                        {"busy_pct", "busy %"}, {"mean_wait_us", "mean wait us"},
-                                        {"mJ", "mJ"},           {"faster_us", "10 % faster us"}};
+static void add_part(json_t *out, const char *part, const json_t *a, const json_t *b) {
+  static const char *const keys[] = {"amount", "busy_pct", "mean_wait_us", "mJ", "faster_us"};
+  json_t *row = json_pack("{s:o}", "part", bs_json_of_text(part));
   for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
-    add_difference(out, part, keys[k][1], json_object_get(a, keys[k][0]), json_object_get(b, keys[k][0]));
+    add_pair(row, keys[k], json_object_get(a, keys[k]), json_object_get(b, keys[k]));
+  json_array_append_new(out, row);
 }
 
-/* Of the whole, then of each part that one of them has. */
-static json_t *differences(const json_t *a, const json_t *b) {
+/* A row for each part that one of them has. */
+static json_t *part_differences(const json_t *a, const json_t *b) {
   json_t *rows = json_array();
-  add_row(rows, "", total_of(a), total_of(b));
   for (size_t i = 0; i + 1 < json_array_size(a); i++) {
     const char *part = bs_get_text(json_array_get(a, i), "part");
-    add_row(rows, part, json_array_get(a, i), row_of(b, part));
+    add_part(rows, part, json_array_get(a, i), row_of(b, part));
   }
   for (size_t i = 0; i + 1 < json_array_size(b); i++) {
     const char *part = bs_get_text(json_array_get(b, i), "part");
-    if (row_of(a, part) == NULL) add_row(rows, part, NULL, json_array_get(b, i));
+    if (row_of(a, part) == NULL) add_part(rows, part, NULL, json_array_get(b, i));
   }
   return rows;
 }
 
 static void print_differences(const page *p) {
-  static const bs_field fields[] = {{"what", "what", 0, 0},
-                                    {"a", "A", BS_FIELD_RIGHT, 9},
-                                    {"b", "B", BS_FIELD_RIGHT, 9},
-                                    {"more", "B - A", BS_FIELD_RIGHT, 6},
-                                    {"ratio", "B / A", BS_FIELD_RIGHT, 4}};
+  static const bs_field whole[] = {{"what", "what", 0, 0},
+                                   {"a", "A", BS_FIELD_RIGHT, 9},
+                                   {"b", "B", BS_FIELD_RIGHT, 9},
+                                   {"d", "B - A", BS_FIELD_RIGHT, 6},
+                                   {"r", "B / A", BS_FIELD_RIGHT, 4}};
+  static const bs_field parts[] = {{"part", "part", 0, 0},
+                                   {"busy_pcta", "busy % A", BS_FIELD_RIGHT, 3},
+                                   {"busy_pctb", "B", BS_FIELD_RIGHT, 3},
+                                   {"busy_pctd", "B - A", BS_FIELD_RIGHT, 3},
+                                   {"mean_wait_usa", "mean wait us A", BS_FIELD_RIGHT, 3},
+                                   {"mean_wait_usb", "B", BS_FIELD_RIGHT, 3},
+                                   {"mean_wait_usd", "B - A", BS_FIELD_RIGHT, 3},
+                                   {"amounta", "amount A", BS_FIELD_RIGHT, 6},
+                                   {"amountb", "B", BS_FIELD_RIGHT, 6},
+                                   {"amountr", "B / A", BS_FIELD_RIGHT, 4},
+                                   {"mJa", "mJ A", BS_FIELD_RIGHT, 5},
+                                   {"mJb", "B", BS_FIELD_RIGHT, 5},
+                                   {"mJr", "B / A", BS_FIELD_RIGHT, 4},
+                                   {"faster_usa", "10 % faster us A", BS_FIELD_RIGHT, 6},
+                                   {"faster_usb", "B", BS_FIELD_RIGHT, 6}};
   if (p->of->n < 2) return;
-  json_t *rows = differences(p->of->runs[0].rows, p->of->runs[1].rows);
+  const json_t *a = p->of->runs[0].rows, *b = p->of->runs[1].rows;
+  json_t *all = whole_differences(total_of(a), total_of(b)), *each = part_differences(a, b);
   heading(p->out, "differences", "Differences");
-  bs_html_table(p->out, fields, sizeof fields / sizeof fields[0], rows, MOST_ROWS);
-  json_decref(rows);
+  bs_html_table(p->out, whole, sizeof whole / sizeof whole[0], all, MOST_ROWS);
+  bs_text_printf(p->out, "<p></p>\n");
+  bs_html_table(p->out, parts, sizeof parts / sizeof parts[0], each, MOST_ROWS);
+  json_decref(all);
+  json_decref(each);
 }
 
 /* ---- boxes ------------------------------------------------------------------------------------- */
@@ -137,7 +172,7 @@ static void print_boxes(const page *p) {
   for (uint32_t i = 0; i < p->of->n; i++) {
     if (p->runs[i].l == NULL) continue;
     if (p->of->n > 1) bs_text_printf(p->out, "<h3>%c</h3>\n", 'A' + (int)i);
-    bs_text_printf(p->out, "<div class=\"device\">\n");
+    bs_text_printf(p->out, "<div class=\"device\" data-run=\"%u\">\n", i);
     view_boxes_html(&p->runs[i], p->out);
     bs_text_printf(p->out, "</div>\n");
   }
@@ -187,7 +222,7 @@ static void print_kinds(const page *p, const view_run *r, uint32_t run) {
   bs_html_table(p->out, fields, sizeof fields / sizeof fields[0], rows, MOST_ROWS);
   if (r->left > 0)
     bs_text_printf(p->out,
-                   "<p class=\"soft\">%sthe picture has the first %u jobs, those that end by %.6f us, of the "
+                   "<p class=\"soft\">%sThe picture has the first %u jobs, those that end by %.6f us, of the "
                    "first %u lanes at most. It leaves out %llu jobs.</p>\n",
                    letter_of(p, run), r->n_jobs, (double)r->until * 1e-6, VIEW_LANES,
                    (unsigned long long)r->left);
@@ -255,15 +290,15 @@ static json_t *heads(void) {
 
 /* Both runs are on one device: its probes are needed once. */
 static int is_same_device(const page *p) {
-  return p->of->n > 1 && p->runs[0].l != NULL && p->runs[1].l != NULL &&
+  return p->runs[0].l != NULL && p->runs[1].l != NULL &&
          p->runs[0].l->device->hash == p->runs[1].l->device->hash;
 }
 
 static int32_t add_probes(const page *p, uint32_t run, json_t *one, bs_error *err) {
   json_t *probes = NULL;
-  const uint32_t devices = p->of->n > 1 && p->runs[0].l != NULL && !is_same_device(p) ? 2 : 1;
+  const uint32_t two = p->runs[0].l != NULL && p->runs[1].l != NULL && !is_same_device(p);
   if (run == 1 && is_same_device(p)) return BS_OK;
-  const int32_t rc = view_probes_json(&p->runs[run], VIEW_PAIRS / devices, &probes, err);
+  const int32_t rc = view_probes_json(&p->runs[run], VIEW_PAIRS / (1 + two), &probes, err);
   json_object_set_new(one, "probes", probes);
   return rc;
 }

@@ -7,6 +7,7 @@
 #include "lab/error.h"
 #include "lab/json.h"
 #include "lab/report/svg.h"
+#include "lab/sim/inside_words.h"
 #include "lab/sim/view_parts.h"
 
 /* One way through all boxes, which counts them, fills them or prints them. */
@@ -81,9 +82,18 @@ static double share_of(const view_run *r, const view_box *b) {
   return r->time > 0 && units > 0 ? busy / units / (double)r->time : 0;
 }
 
-/* "512 jobs, 34.6 M B; busy 99.6 %; mean wait 0.664 us". */
+/* The number of the row of a class; VIEW_NONE: it did nothing. */
+static uint32_t row_of(const view_run *r, const view_box *b) {
+  const char *name = r->l->device->classes[b->class].name;
+  for (size_t i = 0; b->kind != VIEW_PLACE && i < json_array_size(r->of->rows); i++)
+    if (strcmp(bs_get_text(json_array_get(r->of->rows, i), "part"), name) == 0) return (uint32_t)i;
+  return VIEW_NONE;
+}
+
+/* "256 jobs, 34.6 MB; busy 99.6 % of the time; mean wait 0.664 us". */
 static void say_did(const view_run *r, const view_box *b, char *out, size_t size) {
   uint64_t jobs = 0, amount = 0, waited = 0, waits = 0;
+  char did[32];
   if (b->kind != VIEW_PART) {
     snprintf(out, size, b->kind == VIEW_PLACE ? "its busiest part: %.4g %%" : "busy %.4g %% of the time",
              100 * share_of(r, b));
@@ -93,9 +103,13 @@ static void say_did(const view_run *r, const view_box *b, char *out, size_t size
     const sim_part *p = &r->l->parts[b->part + i];
     jobs += p->jobs, amount += p->amount, waited += p->waited, waits += p->waits;
   }
-  const double wait = waits > 0 ? (double)waited / (double)waits * 1e-6 : 0;
-  snprintf(out, size, "%llu jobs, amount %.6g; busy %.4g %% of the time; mean wait %.4g us",
-           (unsigned long long)jobs, (double)amount, 100 * share_of(r, b), wait);
+  const uint32_t row = row_of(r, b);
+  json_t *one = json_pack("{s:f, s:s}", "amount", (double)amount, "unit",
+                          row != VIEW_NONE ? bs_get_text(json_array_get(r->of->rows, row), "unit") : "");
+  bs_inside_amount(one, did);
+  json_decref(one);
+  snprintf(out, size, "%llu jobs, %s; busy %.4g %% of the time; mean wait %.4g us", (unsigned long long)jobs,
+           did, 100 * share_of(r, b), waits > 0 ? (double)waited / (double)waits * 1e-6 : 0);
 }
 
 /* ---- the way through --------------------------------------------------------------------------- */
@@ -175,6 +189,7 @@ static void visit_place(walk *w, uint32_t level, uint32_t place) {
     if (level_of(&d->classes[c]) == level) visit_part(w, c, level, place);
   if (level + 1 < d->n_levels) {
     const uint32_t each = d->levels[level + 1].each, shown = w->r->shown[level + 1];
+    print(w, "<br>");
     for (uint32_t i = 0; i < each && i < shown; i++) visit_place(w, level + 1, place * each + i);
     if (w->html != NULL && shown < each)
       bs_text_printf(w->html, "<p class=\"soft\">and %u more %s</p>", each - shown,
@@ -237,14 +252,6 @@ void view_boxes_html(const view_run *r, bs_text *out) {
   view_run copy = *r;
   walk w = {.r = &copy, .html = out};
   visit_place(&w, 0, 0);
-}
-
-/* The number of the row of a class; VIEW_NONE: it did nothing. */
-static uint32_t row_of(const view_run *r, const view_box *b) {
-  const char *name = r->l->device->classes[b->class].name;
-  for (size_t i = 0; b->kind != VIEW_PLACE && i < json_array_size(r->of->rows); i++)
-    if (strcmp(bs_get_text(json_array_get(r->of->rows, i), "part"), name) == 0) return (uint32_t)i;
-  return VIEW_NONE;
 }
 
 static json_t *number(uint32_t n) {

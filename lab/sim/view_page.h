@@ -12,7 +12,7 @@ static const char view_style[] =
     ".device button{font:11px/1.3 system-ui,sans-serif;color:var(--ink);border:1px solid transparent"
     ";border-radius:3px;padding:0 3px;margin:1px;cursor:pointer;background:color-mix(in srgb,var(--s"
     "1) calc(var(--h)*1%),var(--panel))}\n"
-    ".device span{display:inline-block;max-width:340px}\n"
+    ".device span{display:inline-block;max-width:480px;vertical-align:middle}\n"
     ".device span button{font-size:9px;padding:0 1px}\n"
     ".device button.from{border-color:var(--s0);outline:1px solid var(--s0)}\n"
     ".device button.to{border-color:var(--ink);outline:2px solid var(--ink)}\n"
@@ -21,14 +21,15 @@ static const char view_style[] =
     "4}.h9{--h:50}.h10{--h:56}\n"
     ".verdict{white-space:pre-line}\n"
     "#panel{border:1px solid var(--grid);border-radius:8px;padding:10px 12px;background:var(--panel)"
-    ";min-height:4em}\n"
+    ";min-height:4em;position:sticky;bottom:0;z-index:3;max-height:48vh;overflow:auto}\n"
     "#panel svg{display:block;width:100%;max-width:640px;height:90px}\n"
     "#panel svg path{fill:none;stroke:var(--c);stroke-width:1.5;vector-effect:non-scaling-stroke}\n"
     "#panel td,#panel th{background:none}\n"
     "#gantt{display:block;width:100%;border:1px solid var(--grid);border-radius:6px;touch-action:non"
     "e}\n"
     ".key i{display:inline-block;width:12px;height:12px;margin:0 4px 0 12px;background:var(--c)}\n"
-    "output{white-space:pre-wrap;overflow-wrap:anywhere;font-size:11px}\n";
+    "output{white-space:pre-wrap;overflow-wrap:anywhere;font-size:11px}\n"
+    "@media print{#panel{position:static;max-height:none}}\n";
 
 /* In parts: a literal has at most 4,095 characters. */
 static const char *const view_script[] = {
@@ -107,8 +108,9 @@ static const char *const view_script[] = {
     "  table.id = 'probe';\n"
     "  panel.append(table);\n"
     "};\n"
-    "const buttons = [...document.querySelectorAll('.device')].map((d) => [...d.querySelectorAll('bu"
-    "tton')]);\n"
+    "const buttons = [];\n"
+    "for (const d of document.querySelectorAll('.device')) buttons[d.dataset.run] = [...d.querySelec"
+    "torAll('button')];\n"
     "const press = (r, i) => {\n"
     "  const run = data.runs[r], panel = $('panel'), row = run.boxes.row[i];\n"
     "  document.querySelectorAll('.device .from, .device .to').forEach((b) => b.classList.remove('fr"
@@ -116,9 +118,9 @@ static const char *const view_script[] = {
     "  if (before) buttons[before.r][before.i].classList.add('from');\n"
     "  buttons[r][i].classList.add('to');\n"
     "  panel.replaceChildren(make('h3', run.name + run.boxes.names[i]), make('p', run.boxes.did[i]))"
-    ";\n"
-    "  if (row >= 0) {\n",
+    ";\n",
 
+    "  if (row >= 0) {\n"
     "    panel.append(make('p', 'All parts of this class:'), tableOf(data.heads, [run.cells[row]]));\n"
     "    panel.lastChild.id = 'row';\n"
     "  }\n"

@@ -10,14 +10,15 @@
 #include "lab/sim/probe_inside.h"
 #include "lab/sim/view_parts.h"
 
-enum { BYTES = 4096, TRIED = 4 * VIEW_PAIRS };
+/* PARTS: at most so many parts are made free for probes, so that a large device takes a second or two. */
+enum { BYTES = 4096, TRIED = 4 * VIEW_PAIRS, PARTS = 1 << 24 };
 
 typedef struct probes {
   const view_run *r;
   sim_layout layout;
   json_t *names, *profiles, *pairs, *of_lane; /* of_lane: pairs of the lane that is being tried */
   json_t *known;                              /* text of a name or a profile to its number */
-  uint32_t tried;
+  uint32_t tried, most_tried;
 } probes;
 
 /* The number of a text in a list, where it is added once. */
@@ -101,13 +102,13 @@ static int is_lane(const probes *p, uint32_t end) {
 static int32_t try_lane(probes *p, uint32_t lane, uint32_t most, int *out_full, bs_error *err) {
   int32_t rc = BS_OK;
   p->of_lane = json_object();
-  for (uint32_t other = 0; rc == BS_OK && other < p->r->n_ends && p->tried < TRIED; other++) {
+  for (uint32_t other = 0; rc == BS_OK && other < p->r->n_ends && p->tried < p->most_tried; other++) {
     if (other == lane || (is_lane(p, other) && other > lane)) continue;
     rc = try_pair(p, lane, other, err);
     if (rc == BS_OK) rc = try_pair(p, other, lane, err);
     if (json_object_size(p->pairs) + json_object_size(p->of_lane) > most) break;
   }
-  *out_full = json_object_size(p->pairs) + json_object_size(p->of_lane) > most || p->tried >= TRIED;
+  *out_full = json_object_size(p->pairs) + json_object_size(p->of_lane) > most || p->tried >= p->most_tried;
   if (!*out_full) json_object_update(p->pairs, p->of_lane);
   json_decref(p->of_lane);
   return rc;
@@ -122,6 +123,7 @@ int32_t view_probes_json(const view_run *r, uint32_t most, json_t **out, bs_erro
   json_t *ends = json_array();
   uint32_t lanes = 0, all = 0;
   int full = 0;
+  p.most_tried = r->l->n_parts > PARTS / TRIED ? PARTS / r->l->n_parts : TRIED;
   int32_t rc = sim_layout_make(r->l->device, 0, &p.layout, err);
   for (uint32_t end = 0; rc == BS_OK && end < r->n_ends; end++) {
     char name[64];
