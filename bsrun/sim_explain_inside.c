@@ -37,11 +37,11 @@ static int32_t check_options(const args *a, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t read_ask(const args *a, bs_inside_ask *ask, bs_error *err) {
+int32_t sim_inside_ask(const args *a, const char *op, bs_inside_ask *ask, bs_error *err) {
   const char *activation = args_value(a, "activation"), *bias = args_value(a, "bias");
   const char **knobs = NULL;
   size_t n = 0;
-  ask->op = args_value(a, "inside");
+  ask->op = op;
   ask->epilogue =
       (activation != NULL && strcmp(activation, "none") != 0) + (bias != NULL && strcmp(bias, "off") != 0);
   int32_t rc = args_values(a, "knob", &knobs, &n, err);
@@ -144,7 +144,7 @@ int32_t sim_inside_explain(const args *a, bs_error *err) {
   int format = BS_FORMAT_TABLE;
   int32_t rc = check_options(a, err);
   if (rc == BS_OK && !svg) rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = read_ask(a, &ask, err);
+  if (rc == BS_OK) rc = sim_inside_ask(a, args_value(a, "inside"), &ask, err);
   if (rc == BS_OK) rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = bs_device_open(dir, args_value(a, "device"), &file, err);
   if (rc == BS_OK) rc = bs_inside_open(&file.device, &ask, &answer, err);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * sim_view.c - `bsrun sim view`: one or two runs of an op inside of a device as a page. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/sim_inside.h"
 #include "core/base/error.h"
+#include "core/base/out_file.h"
 #include "lab/config/compose.h"
 #include "lab/config/device_file.h"
 #include "lab/json.h"
@@ -26,7 +27,7 @@ static const args_option options[] = {
     ARGS_HELP,
 };
 
-/* One run, and what it is made of. */
+/* One run, its device and its ask. */
 typedef struct run_of {
   bs_device_file file;
   bs_inside_answer answer;
@@ -71,16 +72,7 @@ static int32_t read_path(request *q, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t read_knobs(const args *a, bs_inside_knobs *knobs, bs_error *err) {
-  const char **texts = NULL;
-  size_t n = 0;
-  int32_t rc = args_values(a, "knob", &texts, &n, err);
-  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = bs_inside_knobs_read(texts[i], knobs, err);
-  free(texts);
-  return rc;
-}
-
-/* What has a '=' is knobs, which stand in the place of all --knob. */
+/* A word with a '=' is knobs. They stand in the place of all --knob. */
 static int32_t read_beside(request *q, bs_error *err) {
   run_of *second = &q->runs[1];
   const char **texts = NULL;
@@ -103,14 +95,9 @@ static int32_t read_beside(request *q, bs_error *err) {
 }
 
 static int32_t read_op(request *q, bs_error *err) {
-  const char *activation = args_value(q->a, "activation"), *bias = args_value(q->a, "bias");
-  bs_inside_ask *ask = &q->runs[0].ask;
   if (q->a->n_words > 1) return bad_use("--device has one op", err);
-  ask->op = q->a->words[0];
-  ask->epilogue =
-      (activation != NULL && strcmp(activation, "none") != 0) + (bias != NULL && strcmp(bias, "off") != 0);
   q->runs[0].device = args_value(q->a, "device");
-  const int32_t rc = read_knobs(q->a, &ask->knobs, err);
+  const int32_t rc = sim_inside_ask(q->a, q->a->words[0], &q->runs[0].ask, err);
   return rc == BS_OK ? read_beside(q, err) : rc;
 }
 
@@ -196,7 +183,7 @@ static int32_t write_page(request *q, bs_error *err) {
   }
   int32_t rc = bs_view_page(&view, &text, err);
   if (rc == BS_OK) rc = bs_report_write(q->path, &text, err);
-  if (rc == BS_OK) {
+  if (rc == BS_OK && !bs_out_is_stdout(q->path)) {
     char note[300];
     snprintf(note, sizeof note, "wrote %.200s, %zu bytes; a browser opens it", q->path, text.size);
     bsrun_note(args_has(q->a, "quiet"), note);

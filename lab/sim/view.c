@@ -80,7 +80,7 @@ static void add_pair(json_t *out, const char *key, const json_t *a, const json_t
   }
 }
 
-/* Of the whole, a row a number. Energy that no part declares is 0: it is no number of the device. */
+/* The whole run, a row a number. Energy that no part declares is 0, and has no row. */
 static json_t *whole_differences(const json_t *a, const json_t *b) {
   static const char *const keys[][2] = {{"us", "simulated us"}, {"whole_us", "with launch us"},
                                         {"TFLOPs", "TFLOP/s"},  {"of_units_pct", "of the units %"},
@@ -275,7 +275,7 @@ static json_t *cells_of(const json_t *row) {
       snprintf(text, sizeof text, "%.9g", json_real_value(value));
     else if (json_is_string(value))
       snprintf(text, sizeof text, "%.60s", json_string_value(value));
-    json_array_append_new(cells, json_string(text));
+    json_array_append_new(cells, bs_json_of_text(text));
   }
   return cells;
 }
@@ -321,7 +321,7 @@ static int32_t run_json(const page *p, uint32_t run, json_t **out, bs_error *err
   return add_probes(p, run, *out, err);
 }
 
-/* What would end the script, or begin a tag, is written as JSON's own escape: it is within texts alone. */
+/* Characters that end a script or begin a tag become escapes of JSON. JSON has them in texts alone. */
 static void print_json(bs_text *out, const char *text) {
   for (size_t n; *text != '\0'; text += n) {
     n = strcspn(text, "<>&");

@@ -66,26 +66,35 @@ static uint64_t units_of(const view_run *r, const view_box *b) {
                             : r->l->parts[b->part].workers;
 }
 
-/* Of the time; of a place that of its busiest part. */
-static double share_of(const view_run *r, const view_box *b) {
+static double share_of_part(const view_run *r, const view_box *b) {
+  const double units = (double)units_of(r, b);
   double busy = 0;
-  if (b->kind == VIEW_PLACE) {
-    for (const view_box *p = b + 1; p < r->boxes + r->n_boxes && p->kind != VIEW_PLACE; p++)
-      if (p->kind == VIEW_PART && share_of(r, p) > busy) busy = share_of(r, p);
-    return busy;
-  }
   if (b->kind == VIEW_CHANNEL)
     busy = (double)r->l->parts[b->part].served[b->channel];
   else
     for (uint32_t i = 0; i < b->parts; i++) busy += (double)r->l->parts[b->part + i].busy;
-  const double units = (double)units_of(r, b);
   return r->time > 0 && units > 0 ? busy / units / (double)r->time : 0;
+}
+
+/* The busiest part of a place, which follows it; of another box itself. NULL: a place without parts. */
+static const view_box *busiest(const view_run *r, const view_box *b) {
+  const view_box *most = NULL;
+  if (b->kind != VIEW_PLACE) return b;
+  for (const view_box *p = b + 1; p < r->boxes + r->n_boxes && p->kind != VIEW_PLACE; p++)
+    if (p->kind == VIEW_PART && (most == NULL || share_of_part(r, p) > share_of_part(r, most))) most = p;
+  return most;
+}
+
+/* The share of the time in which a box is busy. */
+static double share_of(const view_run *r, const view_box *b) {
+  const view_box *most = busiest(r, b);
+  return most != NULL ? share_of_part(r, most) : 0;
 }
 
 /* The number of the row of a class; VIEW_NONE: it did nothing. */
 static uint32_t row_of(const view_run *r, const view_box *b) {
   const char *name = r->l->device->classes[b->class].name;
-  for (size_t i = 0; b->kind != VIEW_PLACE && i < json_array_size(r->of->rows); i++)
+  for (size_t i = 0; i < json_array_size(r->of->rows); i++)
     if (strcmp(bs_get_text(json_array_get(r->of->rows, i), "part"), name) == 0) return (uint32_t)i;
   return VIEW_NONE;
 }
@@ -95,8 +104,14 @@ static void say_did(const view_run *r, const view_box *b, char *out, size_t size
   uint64_t jobs = 0, amount = 0, waited = 0, waits = 0;
   char did[32];
   if (b->kind != VIEW_PART) {
-    snprintf(out, size, b->kind == VIEW_PLACE ? "its busiest part: %.4g %%" : "busy %.4g %% of the time",
-             100 * share_of(r, b));
+    const view_box *most = busiest(r, b);
+    const char *name = most != NULL ? r->l->device->classes[most->class].name : "none";
+    if (b->kind == VIEW_PLACE)
+      snprintf(out, size, "busiest part: %s, busy %.4g %% of the time; the queue is its", name,
+               100 * share_of(r, b));
+    else
+      snprintf(out, size, "busy %.4g %% of the time; the queue is that of all of %s", 100 * share_of(r, b),
+               name);
     return;
   }
   for (uint32_t i = 0; i < b->parts; i++) {
@@ -145,8 +160,8 @@ static void visit(walk *w, view_box box) {
     if (box.kind == VIEW_PLACE) w->end = box.end;
     if (box.kind == VIEW_PART && box.end == VIEW_NONE) box.end = w->end;
     if (box.kind == VIEW_PART) {
-      box.series = r->n_series++;
-      for (uint32_t i = 0; i < box.parts; i++) r->series_of[box.part + i] = box.series;
+      for (uint32_t i = 0; i < box.parts; i++) r->series_of[box.part + i] = r->n_series;
+      r->n_series++;
     }
     r->boxes[at] = box;
   }
@@ -167,7 +182,6 @@ static void visit_part(walk *w, uint32_t class, uint32_t level, uint32_t place) 
                   .class = class,
                   .part = l->base[class] + place * each,
                   .parts = each,
-                  .series = VIEW_NONE,
                   .end = VIEW_NONE};
   const uint32_t channels = c->kind == SIM_MEMORY ? l->parts[box.part].workers : 1;
   visit(w, box);
@@ -183,8 +197,7 @@ static void visit_part(walk *w, uint32_t class, uint32_t level, uint32_t place) 
 static void visit_place(walk *w, uint32_t level, uint32_t place) {
   const sim_device *d = w->r->l->device;
   print(w, "<div>");
-  visit(w, (view_box){
-               .kind = VIEW_PLACE, .level = level, .place = place, .series = VIEW_NONE, .end = VIEW_NONE});
+  visit(w, (view_box){.kind = VIEW_PLACE, .level = level, .place = place, .end = VIEW_NONE});
   for (uint32_t c = 0; c < d->n_classes; c++)
     if (level_of(&d->classes[c]) == level) visit_part(w, c, level, place);
   if (level + 1 < d->n_levels) {
@@ -268,8 +281,9 @@ json_t *view_boxes_json(const view_run *r) {
     json_array_append_new(names, json_string(text));
     say_did(r, b, text, sizeof text);
     json_array_append_new(dids, json_string(text));
-    json_array_append_new(rows, number(row_of(r, b)));
-    json_array_append_new(series, number(b->series));
+    const view_box *most = busiest(r, b);
+    json_array_append_new(rows, number(most != NULL ? row_of(r, most) : VIEW_NONE));
+    json_array_append_new(series, number(most != NULL ? r->series_of[most->part] : VIEW_NONE));
     json_array_append_new(ends, number(b->end));
   }
   return json_pack("{s:o, s:o, s:o, s:o, s:o}", "names", names, "did", dids, "row", rows, "series", series,

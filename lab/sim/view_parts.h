@@ -14,7 +14,6 @@ typedef struct view_box {
   uint32_t kind, level, place; /* where it lies */
   uint32_t class, part, parts; /* of a part: its parts of the layout; of a channel: its memory */
   uint32_t channel;            /* of the memory's part */
-  uint32_t series;             /* what waits there; VIEW_NONE */
   uint32_t end;                /* of a probe; VIEW_NONE */
 } view_box;
 
