@@ -303,6 +303,15 @@ static int32_t add_probes(const page *p, uint32_t run, json_t *one, bs_error *er
   return rc;
 }
 
+/* A word of a command, quoted for a shell where it must be. */
+static json_t *quoted(const char *word) {
+  bs_text text = {0};
+  bs_text_word(&text, word != NULL ? word : "");
+  json_t *value = text.data != NULL && !text.failed ? bs_json_of_text(text.data + 1) : NULL;
+  bs_text_free(&text);
+  return value;
+}
+
 static int32_t run_json(const page *p, uint32_t run, json_t **out, bs_error *err) {
   const view_run *r = &p->runs[run];
   json_t *cells = json_array(), *row;
@@ -314,10 +323,11 @@ static int32_t run_json(const page *p, uint32_t run, json_t **out, bs_error *err
                    cells, "us", us, "time", (json_int_t)r->time, "until", (json_int_t)r->until);
   if (*out == NULL) return bs_no_memory(err, "the data of a page");
   if (r->l == NULL) return BS_OK;
-  json_object_set_new(*out, "word", bs_json_of_text(r->of->device));
-  json_object_set_new(*out, "boxes", view_boxes_json(r));
-  json_object_set_new(*out, "series", view_series_json(r));
-  json_object_set_new(*out, "lanes", view_lanes_json(r));
+  if (json_object_set_new(*out, "word", quoted(r->of->device)) != 0 ||
+      json_object_set_new(*out, "boxes", view_boxes_json(r)) != 0 ||
+      json_object_set_new(*out, "series", view_series_json(r)) != 0 ||
+      json_object_set_new(*out, "lanes", view_lanes_json(r)) != 0)
+    return bs_no_memory(err, "the data of a page");
   return add_probes(p, run, *out, err);
 }
 
