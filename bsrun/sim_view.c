@@ -234,8 +234,9 @@ const bsrun_verb sim_view_verb = {
         "differences. ROWS are files of `bsrun sim explain --inside OP --device D -o json`.\n",
     .examples =
         "  bsrun sim view 'matmul n1024k1024b1024:bf16' --device cube-pe --to page.html\n"
-        "  bsrun sim view 'matmul n1024k1024b1024:bf16' --device cube-pe --beside stages=4 --to page.html\n"
-        "  bsrun sim view 'attention b1h16s512d64:bf16' --device cube-pe --beside a100-sxm --to page.html\n",
+        "  bsrun sim view 'attention b1h16s512d64:bf16' --device cube-pe --beside stages=2 --to page.html\n"
+        "  bsrun sim view 'matmul n1024k1024b1024:bf16' --device cube-pe --beside a100-sxm --to page.html\n"
+        "  bsrun sim view one.json other.json --to page.html\n",
     .options = options,
     .run = run,
     .min_words = 1,
