@@ -73,8 +73,8 @@ static const char *const view_script[] = {
     "  panel.append(make('h3', 'Queue over time'), svg);\n"
     "  panel.append(make('p', '0 to ' + run.us + ' us. Orange: tokens that wait, at most ' + one[0] "
     "+\n"
-    "    '. Blue: tokens in work, at most ' + one[1] + '. Each line is a mean of one of 64 parts of "
-    "the time.'));\n"
+    "    '. Blue: tokens in work, at most ' + one[1] + '. Each point of a line is the mean of one of"
+    " 64 equal parts of the time.'));\n"
     "};\n"
     "const showProbe = (panel, at, to) => {\n"
     "  if (at.r !== to.r) {\n"
@@ -116,10 +116,10 @@ static const char *const view_script[] = {
     "  document.querySelectorAll('.device .from, .device .to').forEach((b) => b.classList.remove('fr"
     "om', 'to'));\n"
     "  if (before) buttons[before.r][before.i].classList.add('from');\n"
-    "  buttons[r][i].classList.add('to');\n"
-    "  panel.replaceChildren(make('h3', run.name + run.boxes.names[i]), make('p', run.boxes.did[i]))"
-    ";\n",
+    "  buttons[r][i].classList.add('to');\n",
 
+    "  panel.replaceChildren(make('h3', run.name + run.boxes.names[i]), make('p', run.boxes.did[i]))"
+    ";\n"
     "  if (row >= 0) {\n"
     "    panel.append(make('p', 'All parts of this class:'), tableOf(data.heads, [run.cells[row]]));\n"
     "    panel.lastChild.id = 'row';\n"
@@ -201,9 +201,9 @@ static const char *const view_script[] = {
     "  view = [begin, begin + wide];\n"
     "  draw();\n"
     "};\n"
-    "const zoom = (by, at) => look(at - (at - view[0]) * by, at + (view[1] - at) * by);\n"
-    "const middle = () => (view[0] + view[1]) / 2, step = () => (view[1] - view[0]) / 4;\n",
+    "const zoom = (by, at) => look(at - (at - view[0]) * by, at + (view[1] - at) * by);\n",
 
+    "const middle = () => (view[0] + view[1]) / 2, step = () => (view[1] - view[0]) / 4;\n"
     "const keys = {'+': () => zoom(0.5, middle()), '=': () => zoom(0.5, middle()), '-': () => zoom(2"
     ", middle()),\n"
     "  ArrowLeft: () => look(view[0] - step(), view[1] - step()), ArrowRight: () => look(view[0] + s"
