@@ -416,6 +416,11 @@ int32_t bs_inside_again(bs_inside_answer *a, uint64_t *out_ps, bs_error *err) {
   return rc;
 }
 
+int32_t bs_inside_rerun(bs_inside_answer *a, const sim_inside_config *hooks, void *told, bs_error *err) {
+  sim_inside_result result;
+  return run_once(a, hooks, told, &result, err);
+}
+
 void bs_inside_close(bs_inside_answer *a) {
   json_decref(a->rows);
   sim_program_close(&a->program);

@@ -57,6 +57,9 @@ int32_t bs_inside_best(const sim_device *device, const bs_inside_ask *ask, bs_in
                        bs_error *err);
 /* Runs the chosen program once more, with rates as layout.speed has them. */
 int32_t bs_inside_again(bs_inside_answer *answer, uint64_t *out_ps, bs_error *err);
+/* Runs the chosen program once more with hooks, whose user is the sim_program; its `told` is told. The layout
+ * then has what its parts did. */
+int32_t bs_inside_rerun(bs_inside_answer *answer, const sim_inside_config *hooks, void *told, bs_error *err);
 void bs_inside_close(bs_inside_answer *answer);
 /* Runs the chosen program once more and puts its spans into a trace: a rank a lane, a lane a class. */
 int32_t bs_inside_trace(bs_inside_answer *answer, sim_trace *trace, bs_error *err);
