@@ -100,10 +100,14 @@ static int32_t read_way(const sim_device *d, const sim_node *node, sim_way_of *o
 
 /* A cache is followed by the memory that it keeps its tiles in. */
 static int32_t check_caches(const sim_device *d, const sim_node *node, const sim_way_of *way, bs_error *err) {
+  uint32_t caches = 0;
   for (uint32_t i = 0; i < way->n; i++) {
     const sim_class *c = &d->classes[way->classes[i]];
     uint32_t k = i + 1;
     if (c->kind != SIM_CACHE) continue;
+    if (++caches > SIM_CACHES)
+      return sim_read_wrong(node, err, "BS-DEVICE-WAY", "%s is cache number %u on this way, %d are allowed",
+                            c->name, caches, SIM_CACHES);
     while (k < way->n && way->classes[k] != c->hit) k++;
     if (k == way->n)
       return sim_read_wrong(node, err, "BS-DEVICE-WAY",

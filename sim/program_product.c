@@ -250,6 +250,12 @@ uint64_t sim_product_jobs(const sim_product *p) {
   return p->tiles * p->jobs_a_tile;
 }
 
+static uint32_t place_in(const sim_way_of *way, uint32_t class) {
+  uint32_t i = 0;
+  while (i < way->n && way->classes[i] != class) i++;
+  return i;
+}
+
 uint64_t sim_product_bound(const sim_product *p) {
   const sim_device *d = p->layout->device;
   const sim_product_shape *s = &p->shape;
@@ -258,12 +264,11 @@ uint64_t sim_product_bound(const sim_product *p) {
   uint64_t amounts[SIM_CLASSES] = {0}, bound = 0;
   const uint64_t once = (s->m + s->n) * s->k * s->in_bytes; /* what no cache can spare */
   for (uint32_t w = SIM_WAY_LOAD; w <= SIM_WAY_STORE; w++) {
-    uint32_t past = SIM_CLASSES; /* the memory that hits go on at */
+    uint32_t past = 0; /* hits of the caches so far go on here */
     for (uint32_t i = 0; i < d->ways[w].n; i++) {
       const uint32_t c = d->ways[w].classes[i], kind = d->classes[c].kind;
-      if (kind == SIM_CACHE) past = d->classes[c].hit;
-      if (c == past) past = SIM_CLASSES;
-      if (kind == SIM_LINK || kind == SIM_MEMORY) amounts[c] += past == SIM_CLASSES ? moved[w] : once;
+      if (kind == SIM_CACHE) past = (uint32_t)sim_max(past, place_in(&d->ways[w], d->classes[c].hit));
+      if (kind == SIM_LINK || kind == SIM_MEMORY) amounts[c] += i < past ? once : moved[w];
     }
   }
   amounts[p->unit] = p->tiles * p->steps * p->amount;
