@@ -33,11 +33,32 @@ static int32_t check_knobs(const sim_knobs *k, bs_error *err) {
   return BS_CONFIG;
 }
 
-/* Slots of A and B, sums in f32, and a tile of Y that leaves. */
+/* Slots of A and B of a lane. */
+static uint64_t slots_of(const sim_product *p) {
+  const sim_knobs *k = &p->knobs;
+  return (uint64_t)k->stages * (k->tm + k->tn) * k->tk * p->shape.in_bytes;
+}
+
+/* As many lanes of a place work as there is room for slots. */
+static int32_t fit_slots(sim_product *p, bs_error *err) {
+  const sim_device *d = p->layout->device;
+  const uint64_t bytes = slots_of(p);
+  if (d->slots == 0) return BS_OK;
+  if (bytes <= d->slots) {
+    p->knobs.resident = (uint32_t)least(p->knobs.resident, d->slots / bytes);
+    return BS_OK;
+  }
+  bs_error_set(err, BS_NO_MEMORY, "BS-INSIDE-SCRATCH",
+               "the slots of a lane's operands take %llu bytes, %s has %llu for those of a place",
+               (unsigned long long)bytes, d->name, (unsigned long long)d->slots);
+  bs_error_hint(err, "smaller tiles, or fewer stages");
+  return BS_NO_MEMORY;
+}
+
+/* Slots, sums in f32, and a tile of Y that leaves. */
 static uint64_t scratch_of(const sim_product *p) {
   const sim_knobs *k = &p->knobs;
-  return (uint64_t)k->stages * (k->tm + k->tn) * k->tk * p->shape.in_bytes +
-         (uint64_t)k->tm * k->tn * (4 * k->accumulators + p->shape.out_bytes);
+  return slots_of(p) + (uint64_t)k->tm * k->tn * (4 * k->accumulators + p->shape.out_bytes);
 }
 
 static void set_depth(sim_product *p, uint32_t grain) {
@@ -92,6 +113,7 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   }
   int32_t rc = check_knobs(&p->knobs, err);
   if (rc == BS_OK) rc = sim_where_check(layout, &p->knobs, err);
+  if (rc == BS_OK) rc = fit_slots(p, err);
   if (rc != BS_OK) return rc;
   p->unit = sim_layout_does(layout, SIM_DOES_PRODUCT);
   p->vector = sim_layout_does(layout, SIM_DOES_MAP);
