@@ -115,7 +115,7 @@ static void print_head(const sim_device *d, const bs_validation *v, const bs_val
     bs_print(stdout, "the device's own, for no row is fitted\n\n");
 }
 
-/* Ops beside products need a table. */
+/* Where there are ops other than products, a table has the errors of each op. */
 static int32_t print_errors(const bs_validation *v, bs_error *err) {
   if (v->inside.rows > 0) {
     print_error("inside of the device", &v->inside);

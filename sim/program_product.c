@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "sim/cache.h"
 #include "sim/program_parts.h"
 
 /* Where the operands begin; a home depends on addresses by tile, so that these are multiples of any tile. */
@@ -39,7 +40,7 @@ static uint64_t slots_of(const sim_product *p) {
   return (uint64_t)k->stages * (k->tm + k->tn) * k->tk * p->shape.in_bytes;
 }
 
-/* As many lanes of a place work as there is room for slots. */
+/* Fewer lanes of a place work where its slots do not hold the operands of all. */
 static int32_t fit_slots(sim_product *p, bs_error *err) {
   const sim_device *d = p->layout->device;
   const uint64_t bytes = slots_of(p);
@@ -68,6 +69,17 @@ static void set_depth(sim_product *p, uint32_t grain) {
   p->jobs_a_tile = STEP * p->steps + TAIL;
 }
 
+/* The nearer of two caches on the way of loads: it holds tiles in flight, which neighbours want at one time.
+ */
+static int is_near(const sim_device *d, uint32_t class) {
+  const sim_way_of *way = &d->ways[SIM_WAY_LOAD];
+  uint32_t i = 0;
+  while (i < way->n && way->classes[i] != class) i++;
+  for (i++; i < way->n; i++)
+    if (d->classes[way->classes[i]].kind == SIM_CACHE) return d->classes[class].kind == SIM_CACHE;
+  return 0;
+}
+
 /* Do the bytes in flight of all lanes stay below half of each cache? Lanes of one row or column of tiles
  * share their tiles there. */
 static int caches_hold(const sim_product *p) {
@@ -77,7 +89,7 @@ static int caches_hold(const sim_product *p) {
   const uint64_t flight =
       p->knobs.stages * (rows * p->knobs.tm + columns * p->knobs.tn) * p->depth * p->shape.in_bytes;
   for (uint32_t c = 0; c < d->n_classes; c++)
-    if (d->classes[c].kind == SIM_CACHE && flight > d->classes[c].bytes / 2) return 0;
+    if (d->classes[c].kind == SIM_CACHE && !is_near(d, c) && flight > d->classes[c].bytes / 2) return 0;
   return 1;
 }
 
@@ -309,6 +321,13 @@ static void name_part(void *user, uint32_t part, char *out, uint32_t size) {
   sim_layout_part_name(p->layout, part, out, size);
 }
 
+void sim_product_widen(const sim_product *p, sim_layout *l) {
+  const sim_device *d = l->device;
+  for (uint32_t c = 0; c < d->n_classes; c++)
+    for (uint32_t i = 0; i < l->n[c] && p->knobs.grain > 1 && is_near(d, c); i++)
+      sim_cache_room(l->parts[l->base[c] + i].cache, p->knobs.grain * d->classes[c].bytes);
+}
+
 int32_t sim_product_run(sim_product *p, sim_layout *layout, const sim_inside_config *hooks,
                         sim_inside_result *out, bs_error *err) {
   sim_inside_config config = hooks != NULL ? *hooks : (sim_inside_config){0};
@@ -321,6 +340,7 @@ int32_t sim_product_run(sim_product *p, sim_layout *layout, const sim_inside_con
   config.user = p;
   p->rc = BS_OK;
   p->err = err;
+  sim_product_widen(p, layout);
   const int32_t rc = sim_inside_run(&config, out, err);
   return rc != BS_OK ? rc : p->rc;
 }

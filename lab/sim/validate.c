@@ -291,7 +291,7 @@ static bs_validate_class *class_of(bs_validation *v, const char *op) {
   return c;
 }
 
-/* Of all rows that were not fitted to: those of each op, and those of all held-out products. */
+/* The errors of each op, and of all held-out products. Fitted rows are left out. */
 static void find_errors(const bs_validate_rows *rows, bs_validation *v) {
   for (uint32_t i = 0; i < rows->n; i++) {
     const bs_validate_row *row = &rows->row[i];

@@ -41,7 +41,7 @@ typedef struct bs_validate_error {
   double mean, bias, worst;
 } bs_validate_error;
 
-/* Those of the rows of one op, as "softmax". */
+/* The errors of one op, such as softmax. */
 typedef struct bs_validate_class {
   char op[24];
   bs_validate_error inside, roofline;
@@ -57,9 +57,9 @@ typedef struct bs_validation {
 /* Adds the rows of a file: op,seconds or op,seconds,launch_s; # begins a comment. BS_INPUT BS-VALIDATE-FILE
  * with the line. */
 int32_t bs_validate_read(const char *path, bs_validate_rows *inout, bs_error *err);
-/* Of the products without a launch of their own it fits on 1, 3, .. and judges 2, 4, ..; all other rows are
- * judged with the constants. Without such a product the device keeps its constants. BS_INPUT BS-VALIDATE-FEW:
- * fewer than 8 of them, or no row that has a program. */
+/* A product whose row has no launch belongs to the fit: the fit takes number 1, 3, .. of these and judges 2,
+ * 4, .. . All other rows are judged with the constants. Without such a product the device keeps its
+ * constants. BS_INPUT BS-VALIDATE-FEW: fewer than 8 of them, or no row that has a program. */
 int32_t bs_validate(const sim_device *device, bs_validate_rows *inout_rows, bs_validation *out,
                     bs_error *err);
 /* Is row i a product of the fit that was not fitted to? */

@@ -295,7 +295,7 @@ START_TEST(who_hits_a_line_under_way_waits_for_its_fill) {
 }
 END_TEST
 
-/* Lanes 0 and 1 share a near cache, lane 2 has another, all share the far one: the tile comes from behind
+/* Lanes 0 and 1 share a near cache, lane 2 has another, all share the far one: the memory gives the tile
  * once, and passes the slices once for each near cache. */
 START_TEST(one_pass_of_the_slices_serves_neighbours) {
   bench *b = bench_new();

@@ -437,7 +437,7 @@ END_TEST
   "kind: link, Bps: 64e9, first_s: 10e-9}, ram: {at: package, kind: memory, Bps: inf}}, launch: {" lists \
   "}}"
 
-/* The M_CPUs of both cubes work at once, and each serves its three PEs one after the other. */
+/* The M_CPUs of both cubes work at the same time. Each serves its three PEs one after the other. */
 START_TEST(m_cpu_sends_one_command_a_pe) {
   bs_error err = BS_ERROR_INIT;
   uint64_t stamp = 0;
