@@ -75,7 +75,7 @@ static void count_candidates(const sim_device *d, const sim_op *op, const sim_kn
   sim_knobs tile;
   *out = (candidates){d, op, asked, 0, d->n_stages > 0 ? d->n_stages : 1, 1};
   out->n_ahead = op->kind == SIM_OP_ATTENTION ? 2 : 1;
-  while (sim_program_tile(d, op, out->n_tiles, &tile)) out->n_tiles++;
+  while (sim_program_tile(d, op, asked->stages, out->n_tiles, &tile)) out->n_tiles++;
 }
 
 /* As choose.h has it. */
@@ -86,7 +86,7 @@ static int candidate(const void *user, uint32_t i, sim_knobs *out) {
   *out = *asked;
   if (asked->tm > 0) return i == 0;
   if (i >= of->n_tiles * of->n_stages * of->n_ahead) return 0;
-  sim_program_tile(d, of->op, i % of->n_tiles, out);
+  sim_program_tile(d, of->op, asked->stages, i % of->n_tiles, out);
   i /= of->n_tiles;
   out->stages = d->n_stages > 0 ? d->stages[i % of->n_stages] : 2;
   out->ahead = out->stages > 1 ? i / of->n_stages : 0;
@@ -124,18 +124,13 @@ static int32_t choose(const candidates *of, sim_layout *l, sim_program *out_best
 
 /* ---- what binds --------------------------------------------------------------------------------- */
 
-static int has_rate(const sim_layout *l, uint32_t class) {
-  const uint32_t kind = l->device->classes[class].kind;
-  return kind != SIM_QUEUE && kind != SIM_CACHE && l->n[class] > 0 && l->parts[l->base[class]].q32 != 0;
-}
-
 /* The class whose 10 % take most off the time: is it one of units? As explain says it (lab/sim/inside.h). */
 static int32_t find_binding(sim_program *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
   uint64_t best = time->ps - time->ps / BINDS_FROM;
   int32_t rc = BS_OK;
   for (uint32_t c = 0; rc == BS_OK && c < l->device->n_classes; c++) {
     sim_inside_result result = {0};
-    if (!has_rate(l, c) || l->device->classes[c].does == SIM_DOES_COMMAND) continue;
+    if (!sim_layout_has_speed(l, c) || l->device->classes[c].does == SIM_DOES_COMMAND) continue;
     l->speed[c] = SIM_FASTER;
     rc = sim_run_once(p, l, NULL, NULL, &result, err);
     l->speed[c] = 0;
@@ -259,17 +254,8 @@ static double flops_of(const sim_device *d, uint32_t rate) {
   return sum;
 }
 
-/* The memory that loads come from, behind all caches; NULL: none. */
-static const sim_class *memory_of(const sim_device *d) {
-  const sim_way_of *way = &d->ways[SIM_WAY_LOAD];
-  for (uint32_t i = 0; i < way->n; i++)
-    if (d->classes[way->classes[i]].kind == SIM_MEMORY && !sim_device_is_hit(d, way->classes[i]))
-      return &d->classes[way->classes[i]];
-  return NULL;
-}
-
 void sim_device_sums(const sim_device *d, sim_sums *out) {
-  const sim_class *memory = memory_of(d);
+  const uint32_t class = sim_device_memory(d);
   *out = (sim_sums){.name = d->name,
                     .label = d->label,
                     .flops = fmax(flops_of(d, SIM_RATE_BF16), flops_of(d, SIM_RATE_F16)),
@@ -277,7 +263,8 @@ void sim_device_sums(const sim_device *d, sim_sums *out) {
                     .flops_f64 = flops_of(d, SIM_RATE_F64),
                     .flops_f8 = fmax(flops_of(d, SIM_RATE_F8), flops_of(d, SIM_RATE_I8)),
                     .launch = d->launch};
-  if (memory == NULL) return;
+  if (class == SIM_CLASSES) return;
+  const sim_class *memory = &d->classes[class];
   out->mem_Bps = places_of(d, memory) * (double)memory->workers * memory->rate[0];
   out->mem_bytes = places_of(d, memory) * (double)memory->bytes;
 }

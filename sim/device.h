@@ -68,6 +68,7 @@ typedef struct sim_device {
   } levels[SIM_LEVELS];
   uint32_t lane_level, lanes_each, lanes;
   uint64_t scratch; /* bytes of a place, which its lanes share */
+  uint64_t slots;   /* of them, those that the slots of a product's operands may take; 0: all */
   uint32_t n_classes;
   sim_class classes[SIM_CLASSES];
   sim_way_of ways[SIM_WAYS], launch_out, launch_back;
@@ -94,4 +95,6 @@ const char *sim_way_name(uint32_t way);
 int32_t sim_device_fits(const sim_device *device, uint64_t bytes, bs_error *err);
 /* Is it a memory whose tiles a cache keeps? */
 int sim_device_is_hit(const sim_device *device, uint32_t class);
+/* The class of the memory that loads come from, behind all caches; SIM_CLASSES: none. */
+uint32_t sim_device_memory(const sim_device *device);
 #endif

@@ -14,6 +14,7 @@ enum sim_part_kind {
   SIM_QUEUE,      /* slots and items */
   SIM_PART_KINDS
 };
+enum { SIM_CACHES = 2 }; /* at most, on the way of a token */
 
 /* Where a token is. Behind a link the last flit goes on at `tail`, and the whole token is there at `whole`.
  */
@@ -42,7 +43,8 @@ typedef struct sim_part {
   struct sim_waiter *want_slot, *want_slot_last, *want_item, *want_item_last;
   /* What it did. A wait is that of a token, at a memory that of a channel's part of it. */
   uint64_t jobs, amount, busy, waited, waits;
-  uint64_t gaps; /* SIM_MEMORY: ps of all pieces; part of busy */
+  uint64_t gaps;    /* SIM_MEMORY: ps of all pieces; part of busy */
+  uint64_t *served; /* SIM_MEMORY: ps of each channel; their sum is busy */
 } sim_part;
 
 /* A token that a queue or a cache holds back; the first member of the engine's token. */

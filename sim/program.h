@@ -44,7 +44,7 @@ typedef struct sim_knobs {
   /* Product: parts of the depth, each with tiles of its own, that are stored as sums in f32 without an
    * epilogue. sim_program adds them behind a barrier. 0: 1. */
   uint32_t split;
-  uint32_t resident; /* product: lanes of a place that take tiles; 0: all */
+  uint32_t resident; /* lanes of a place that take tiles, of a product as many as have room; 0: all */
   uint32_t ahead;    /* attention: products of later scores that go before P V; less than stages */
 } sim_knobs;
 
@@ -174,8 +174,9 @@ typedef struct sim_program {
 } sim_program;
 
 /* Tile number i that the device has for an op: of its file, or for maps whole rows of about 16,384 elements
- * of a place. 0: there are no more. */
-int sim_program_tile(const sim_device *device, const sim_op *op, uint32_t i, sim_knobs *out);
+ * of a place. Where the buffers of all lanes of a place do not fit with so many stages (0: the device's
+ * first), fewer lanes work on a map. 0: there are no more. */
+int sim_program_tile(const sim_device *device, const sim_op *op, uint32_t stages, uint32_t i, sim_knobs *out);
 /* sim_layout_make for an op; dtype: of its operands. */
 int32_t sim_program_layout(const sim_device *device, const sim_op *op, uint32_t dtype, sim_layout *out,
                            bs_error *err);

@@ -80,8 +80,10 @@ uint32_t build_sequence(build *b, const uint32_t *items, uint32_t n) {
   uint32_t value = GNONE;
   if (b->rc != BS_OK) return GNONE;
   one.items = calloc((size_t)n + 1, sizeof *one.items);
-  if (one.items == NULL) build_no_memory(b);
-  if (b->rc != BS_OK) return GNONE;
+  if (one.items == NULL) {
+    build_no_memory(b);
+    return GNONE;
+  }
   if (n > 0) memcpy(one.items, items, n * sizeof *items);
   b->rc = compound_add(b->c, &one, &value, b->err);
   if (b->rc == BS_OK) return value;

@@ -191,6 +191,9 @@ START_TEST(a_run_of_bytes_is_its_pieces) {
     for (uint64_t at = address; at < address + bytes; at += 96 - at % 96) pieces++;
     sum = by_run.busy - pieces * 1000;
     ck_assert_uint_le(sum > bytes * 1000 ? sum - bytes * 1000 : bytes * 1000 - sum, 7);
+    sum = 0;
+    for (uint32_t c = 0; c < by_run.workers; c++) sum += by_run.served[c];
+    ck_assert_uint_eq(sum, by_run.busy);
     sim_part_close(&by_run);
     sim_part_close(&by_rows);
   }
@@ -291,6 +294,40 @@ START_TEST(who_hits_a_line_under_way_waits_for_its_fill) {
   ck_assert_uint_eq(run(b), 210000);
   for (uint32_t l = 0; l < 3; l++) ck_assert_uint_eq(b->ends[l][0], 210000);
   ck_assert_uint_eq(b->parts[behind].jobs, 1);
+  bench_free(b);
+}
+END_TEST
+
+/* Lanes 0 and 1 share a near cache, lane 2 has another, all share the far one: the memory gives the tile
+ * once, and passes the slices once for each near cache. */
+START_TEST(one_pass_of_the_slices_serves_neighbours) {
+  bench *b = bench_new();
+  uint32_t near[2], wires[2];
+  for (uint32_t i = 0; i < 2; i++) {
+    near[i] = b->n_parts;
+    b->parts[near[i]].bytes = 1000;
+    add_part(b, SIM_CACHE, 1, 0, 0);
+    wires[i] = add_part(b, SIM_MEMORY, 1, 1, 0);
+    b->parts[near[i]].hit = wires[i];
+  }
+  const uint32_t far = b->n_parts;
+  b->parts[far].bytes = 4000;
+  add_part(b, SIM_CACHE, 1, 0, 0);
+  const uint32_t behind = add_part(b, SIM_MEMORY, 1, 100, 10e9), slices = add_part(b, SIM_MEMORY, 1, 10, 0);
+  b->parts[far].hit = slices;
+  for (uint32_t l = 0; l < 3; l++) {
+    sim_job *j = add_job(b, l);
+    add_stop(j, near[l / 2], 1000);
+    add_stop(j, far, 1000);
+    add_stop(j, behind, 1000);
+    add_stop(j, slices, 1000);
+    add_stop(j, wires[l / 2], 1000);
+  }
+  ck_assert_uint_eq(run(b), 211000);
+  for (uint32_t l = 0; l < 3; l++) ck_assert_uint_eq(b->ends[l][0], 211000);
+  ck_assert_uint_eq(b->parts[behind].jobs, 1);
+  ck_assert_uint_eq(b->parts[slices].jobs, 2);
+  ck_assert_uint_eq(b->parts[wires[0]].jobs, 2);
   bench_free(b);
 }
 END_TEST
@@ -498,6 +535,7 @@ int main(void) {
                              {k5_a_counted_queue_is_no_link_of_workers},
                              {a_slot_can_outlive_its_job},
                              {k6_a_cache_keeps_the_tiles_used_last},
+                             {one_pass_of_the_slices_serves_neighbours},
                              {who_hits_a_line_under_way_waits_for_its_fill},
                              {a_cache_of_many_lines_finds_each},
                              {k8_a_queue_between_two_lanes},
