@@ -75,7 +75,7 @@ static void count_candidates(const sim_device *d, const sim_op *op, const sim_kn
   sim_knobs tile;
   *out = (candidates){d, op, asked, 0, d->n_stages > 0 ? d->n_stages : 1, 1};
   out->n_ahead = op->kind == SIM_OP_ATTENTION ? 2 : 1;
-  while (sim_program_tile(d, op, out->n_tiles, &tile)) out->n_tiles++;
+  while (sim_program_tile(d, op, asked->stages, out->n_tiles, &tile)) out->n_tiles++;
 }
 
 /* As choose.h has it. */
@@ -86,7 +86,7 @@ static int candidate(const void *user, uint32_t i, sim_knobs *out) {
   *out = *asked;
   if (asked->tm > 0) return i == 0;
   if (i >= of->n_tiles * of->n_stages * of->n_ahead) return 0;
-  sim_program_tile(d, of->op, i % of->n_tiles, out);
+  sim_program_tile(d, of->op, asked->stages, i % of->n_tiles, out);
   i /= of->n_tiles;
   out->stages = d->n_stages > 0 ? d->stages[i % of->n_stages] : 2;
   out->ahead = out->stages > 1 ? i / of->n_stages : 0;

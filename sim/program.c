@@ -114,8 +114,8 @@ double sim_op_flops(const sim_op *op) {
 
 /* ---- what a device has for an op ---------------------------------------------------------------- */
 
-static int product_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
-  (void)op;
+static int product_tile(const sim_device *d, const sim_op *op, uint32_t stages, uint32_t i, sim_knobs *out) {
+  (void)op, (void)stages;
   if (i >= d->n_tiles) return 0;
   *out = (sim_knobs){.tm = d->tiles[i][SIM_TILE_M],
                      .tn = d->tiles[i][SIM_TILE_N],
@@ -124,25 +124,34 @@ static int product_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_k
   return 1;
 }
 
-static int attention_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
-  (void)op;
+static int attention_tile(const sim_device *d, const sim_op *op, uint32_t stages, uint32_t i,
+                          sim_knobs *out) {
+  (void)op, (void)stages;
   if (i >= d->n_attention) return 0;
   *out = (sim_knobs){.tm = d->attention[i][0], .tn = d->attention[i][1]};
   return 1;
 }
 
-/* Whole rows. */
-static int map_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
-  const uint64_t row = op->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1;
-  const uint64_t most = MAP_TILE / d->lanes_each;
-  *out = (sim_knobs){.tm = (uint32_t)(row < most ? most / row * row : row <= UINT32_MAX ? row : UINT32_MAX)};
+/* Whole rows; half as many where the buffers of all lanes of a place do not fit. */
+static int map_tile(const sim_device *d, const sim_op *op, uint32_t stages, uint32_t i, sim_knobs *out) {
+  const uint64_t row = op->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1,
+                 most = MAP_TILE / d->lanes_each,
+                 slots = stages > 0        ? stages
+                         : d->n_stages > 0 ? d->stages[0]
+                                           : 2;
+  uint64_t tm = row < most ? most / row * row : row, each = 0;
+  if (op->kind == SIM_OP_MAP)
+    each = (uint64_t)op->map.inputs * op->map.in_bytes + (uint64_t)op->map.outputs * op->map.out_bytes;
+  while (d->scratch > 0 && tm / row > 1 && d->lanes_each * slots * tm * each > d->scratch)
+    tm = tm / row / 2 * row;
+  *out = (sim_knobs){.tm = (uint32_t)(tm <= UINT32_MAX ? tm : UINT32_MAX)};
   return i == 0;
 }
 
-int sim_program_tile(const sim_device *d, const sim_op *op, uint32_t i, sim_knobs *out) {
-  static int (*const tiles[SIM_OPS])(const sim_device *, const sim_op *, uint32_t, sim_knobs *) = {
+int sim_program_tile(const sim_device *d, const sim_op *op, uint32_t stages, uint32_t i, sim_knobs *out) {
+  static int (*const tiles[SIM_OPS])(const sim_device *, const sim_op *, uint32_t, uint32_t, sim_knobs *) = {
       product_tile, attention_tile, map_tile, map_tile};
-  return tiles[op->kind](d, op, i, out);
+  return tiles[op->kind](d, op, stages, i, out);
 }
 
 /* Copies and sends compute nothing, maps use no unit of products. */

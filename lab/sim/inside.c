@@ -210,8 +210,9 @@ static int given_tiles(space *s) {
 /* The tiles of the device that go with the knobs that are given. */
 static void device_tiles(space *s, const sim_op *op) {
   const bs_inside_knobs *k = s->given;
+  const uint32_t stages = k->n[STAGES] > 0 ? k->values[STAGES][0] : 0;
   sim_knobs tile;
-  for (uint32_t t = 0; sim_program_tile(s->device, op, t, &tile); t++)
+  for (uint32_t t = 0; sim_program_tile(s->device, op, stages, t, &tile); t++)
     if (asks(k, TM, tile.tm) && asks(k, TN, tile.tn) && asks(k, TK, tile.tk)) s->tiles[s->n_tiles++] = tile;
 }
 
