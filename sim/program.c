@@ -132,17 +132,24 @@ static int attention_tile(const sim_device *d, const sim_op *op, uint32_t stages
   return 1;
 }
 
-/* Whole rows. */
+/* Whole rows; half as many where the buffers of all lanes of a place do not fit. Where one row a lane does
+ * not fit, fewer lanes work. */
 static int map_tile(const sim_device *d, const sim_op *op, uint32_t stages, uint32_t i, sim_knobs *out) {
   const uint64_t row = op->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1,
-                 most = MAP_TILE / d->lanes_each;
-  *out = (sim_knobs){.tm = (uint32_t)(row < most ? most / row * row : row <= UINT32_MAX ? row : UINT32_MAX)};
-  if (op->kind != SIM_OP_MAP || d->scratch == 0) return i == 0;
-  const uint64_t slots = stages > 0 ? stages : d->n_stages > 0 ? d->stages[0] : 2;
-  const uint64_t bytes =
-      slots * row * (op->map.inputs * op->map.in_bytes + op->map.outputs * op->map.out_bytes);
-  for (out->resident = d->lanes_each; out->resident > 1 && out->resident * bytes > d->scratch;)
-    out->resident /= 2;
+                 most = MAP_TILE / d->lanes_each,
+                 slots = stages > 0        ? stages
+                         : d->n_stages > 0 ? d->stages[0]
+                                           : 2;
+  uint64_t tm = row < most ? most / row * row : row;
+  *out = (sim_knobs){0};
+  if (op->kind == SIM_OP_MAP && d->scratch > 0) {
+    const uint64_t each =
+        slots * ((uint64_t)op->map.inputs * op->map.in_bytes + (uint64_t)op->map.outputs * op->map.out_bytes);
+    while (tm / row > 1 && d->lanes_each * tm * each > d->scratch) tm = tm / row / 2 * row;
+    for (out->resident = d->lanes_each; out->resident > 1 && out->resident * tm * each > d->scratch;)
+      out->resident /= 2;
+  }
+  out->tm = (uint32_t)(tm <= UINT32_MAX ? tm : UINT32_MAX);
   return i == 0;
 }
 

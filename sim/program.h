@@ -173,9 +173,9 @@ typedef struct sim_program {
   void *told;     /* of the hooks of a run: their user is the sim_program */
 } sim_program;
 
-/* Tile number i that the device has for an op: of its file, or for maps whole rows of about 16,384 elements
- * of a place. Where the buffers of all lanes of a place do not fit with so many stages (0: the device's
- * first), fewer lanes work on a map. 0: there are no more. */
+/* Tile number i that the device has for an op: of its file, or for maps whole rows of at most about 16,384
+ * elements of a place, whose buffers fit with so many stages (0: the device's first). Where one row a lane
+ * does not fit, fewer lanes work. 0: there are no more. */
 int sim_program_tile(const sim_device *device, const sim_op *op, uint32_t stages, uint32_t i, sim_knobs *out);
 /* sim_layout_make for an op; dtype: of its operands. */
 int32_t sim_program_layout(const sim_device *device, const sim_op *op, uint32_t dtype, sim_layout *out,

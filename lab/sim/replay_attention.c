@@ -181,7 +181,7 @@ static int32_t scores(bs_replaying *r, uint64_t at, char *out) {
   return rc;
 }
 
-/* Rows of a buffer of scores; 0: nobody has made scores there. */
+/* Rows of a buffer of scores; 0: no job has made scores there. */
 static uint64_t queries_of(const bs_replaying *r, const sim_logged *j, const sim_range *range) {
   const note *n = note_of(r->user, j, range);
   const uint64_t values = bs_range_bytes(range) / sizeof(float);

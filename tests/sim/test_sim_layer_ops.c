@@ -17,7 +17,7 @@ enum { RANKS = 3, ARGS = 12 };
 static bs_context *context;
 static bs_device_file file;
 
-static void open_context(void) {
+static void open_with(const char *name) {
   char dir[512], device[4200];
   const char *source = getenv("BS_TEST_SOURCE_DIR");
   const char *params[] = {"sim.alpha_s=0.5e-6", "sim.bw_Bps=50e9", device};
@@ -25,9 +25,12 @@ static void open_context(void) {
       .struct_size = sizeof o, .log_level = BS_LOG_ERROR, .params = params, .n_params = 3};
   bs_error err = BS_ERROR_INIT;
   snprintf(dir, sizeof dir, "%s/configs", source != NULL ? source : ".");
-  ck_assert_msg(bs_device_open(dir, "cube-pe", &file, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_device_open(dir, name, &file, &err) == BS_OK, "%s", err.message);
   snprintf(device, sizeof device, "sim.device=%s", file.text.data);
   ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s", err.message);
+}
+static void open_context(void) {
+  open_with("cube-pe");
 }
 static void close_context(void) {
   bs_context_close(context);
@@ -330,6 +333,21 @@ START_TEST(an_op_of_a_layer_has_the_time_of_explain) {
 }
 END_TEST
 
+/* Four lanes share the scratch of an SM. The device has no tiles of attention. */
+START_TEST(a_device_of_lanes_that_share_a_place) {
+  close_context();
+  open_with("h100-sxm");
+  for (int i = 0; i < TEST_COUNT(inside); i++) {
+    const op_case *c = &inside[i];
+    const figures f = run(c);
+    const int attends = strcmp(c->op, "attention") == 0;
+    ck_assert_msg(f.simulated == (attends ? 0 : 1) && f.by_roofline == (attends ? RANKS : 0),
+                  "%s: %.0f simulated, %.0f by the roofline", c->text, f.simulated, f.by_roofline);
+    ck_assert_msg(attends || (uint64_t)f.ps == explained(c->text), "%s: %.0f ps in a layer", c->text, f.ps);
+  }
+}
+END_TEST
+
 /* ---- what stays with the roofline --------------------------------------------------------------- */
 
 static const op_case outside[] = {
@@ -595,6 +613,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{an_op_of_a_layer_has_the_time_of_explain, TEST_COUNT(inside)},
+                             {a_device_of_lanes_that_share_a_place},
                              {what_no_program_has_is_counted, TEST_COUNT(outside)},
                              {each_size_of_attention_alone_is_new},
                              {each_size_of_a_map_alone_is_new},
