@@ -72,12 +72,8 @@ static void describe(const gvalue *v, bs_tensor_desc *out) {
   }
 }
 
-/* Products of any number of tokens; attention of few queries, as a decoding step has them. */
 static uint32_t query_flags(const graph *g, const gnode *n) {
-  if (!g->tokenwise) return 0;
-  if (graph_is_product(n->op)) return BS_QUERY_TOKENWISE;
-  return n->op == GOP_ATTENTION && g->values[n->in[0]].dims[2] <= GRAPH_TOKENWISE_QUERIES ? BS_QUERY_TOKENWISE
-                                                                                          : 0;
+  return g->tokenwise && (graph_is_product(n->op) || n->op == GOP_ATTENTION) ? BS_QUERY_TOKENWISE : 0;
 }
 
 void graph_query(const graph *g, const gnode *n, gquery *q) {
