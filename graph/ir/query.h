@@ -14,6 +14,8 @@ typedef struct gquery {
   uint8_t outs[GX_MAX_OUT];
 } gquery;
 
+/* Attention of up to so many queries is asked with BS_QUERY_TOKENWISE where the graph is. */
+enum { GRAPH_TOKENWISE_QUERIES = 8 };
 /* Points into itself and lives as long as *out_query stays where it is. */
 void graph_query(const graph *g, const gnode *node, gquery *out_query);
 /* The values of the arguments, in the order of the query: out_values[0..return). GNONE: absent. */

@@ -110,6 +110,22 @@ static int query_varies(const gmaking *m, const gnode *n) {
   return 0;
 }
 
+/* Attention of few queries is asked with another flag than that of many (graph_query). */
+static int asks_otherwise(const gmaking *m, const gnode *n) {
+  const uint32_t slot = n->op == GOP_ATTENTION && m->graphs[0]->tokenwise == BS_BITS_BATCH
+                            ? m->dims[n->in[0] * BS_MAX_DIMS + 2]
+                            : 0;
+  if (slot == 0) return 0;
+  const gbucket_number *number = &m->bucket->numbers[slot - 1];
+  const gbucket_range *r = &m->bucket->range;
+  const int64_t u = r->sizes[r->symbol[0]] - r->least[0],
+                v = r->n > 1 ? r->sizes[r->symbol[1]] - r->least[1] : 0;
+  return number->c[0] > GRAPH_TOKENWISE_QUERIES &&
+         (gbucket_number_at(number, u, 0) <= GRAPH_TOKENWISE_QUERIES ||
+          gbucket_number_at(number, 0, v) <= GRAPH_TOKENWISE_QUERIES ||
+          gbucket_number_at(number, u, v) <= GRAPH_TOKENWISE_QUERIES);
+}
+
 static int32_t add_again(gmaking *m, const gbinding *b, bs_error *err) {
   gbucket *k = m->bucket;
   int32_t rc = BS_OK;
@@ -117,7 +133,7 @@ static int32_t add_again(gmaking *m, const gbinding *b, bs_error *err) {
     uint32_t values[BS_MAX_OP_ARGS];
     const gnode *n = &b->g->nodes[b->steps[i].node];
     const uint32_t nargs = graph_arguments(n, values);
-    if (query_varies(m, n) || !plan_shrinks(m, b->steps[i].plan, values, nargs))
+    if (asks_otherwise(m, n) || query_varies(m, n) || !plan_shrinks(m, b->steps[i].plan, values, nargs))
       rc = add_u32(&k->again, &k->n_again, b->n_steps, i, err);
   }
   return rc;

@@ -277,6 +277,7 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
     snprintf(text, sizeof text, "online softmax over tiles of keys, products by isa=%s", state->kernels.name);
   cpu_answer_yes(answer, tiles ? 850 : 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32, algo,
                  text);
+  answer->bits = plan.tokenwise;
   return BS_OK;
 }
 
