@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bsrun/bsrun.h"
-#include "bsrun/plugins.h"
+#include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
@@ -310,10 +310,7 @@ static int32_t named_plugins(request *r, bs_error *err) {
 static int32_t open_context(request *r, bs_error *err) {
   const bs_backend *backend = NULL;
   void *state = NULL;
-  char *dir = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
-  free(dir);
+  int32_t rc = bsrun_base_config(r->a, &r->config, err);
   if (rc == BS_OK && r->bench.avx2_only) rc = bs_config_set_text(r->config, "plugins.cpu.isa", "avx2", err);
   if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
   if (rc == BS_OK && args_has(r->a, "backend")) /* a wrong name, not a backend that serves nothing */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * check_selftest.c - `bsrun check --selftest`: each gate is shown a fault that it must catch. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bsrun/bsrun.h"
@@ -40,17 +39,6 @@ static int32_t conclude(const bs_selftest *selftest, int format, bs_error *err) 
   return BS_NUMERIC;
 }
 
-/* The configuration of the contexts: base.yaml and --set. The caller frees it. */
-static int32_t compose(const args *a, bs_node **out_config, bs_error *err) {
-  bsrun_base base = {0};
-  char *dir = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  base.configs_dir = dir;
-  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, out_config, err);
-  free(dir);
-  return rc;
-}
-
 int32_t check_selftest(const args *a, bs_error *err) {
   bs_node *config = NULL;
   bs_selftest selftest = {0};
@@ -58,7 +46,7 @@ int32_t check_selftest(const args *a, bs_error *err) {
   const char *gates = args_value(a, "gates");
   int format;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = compose(a, &config, err);
+  if (rc == BS_OK) rc = bsrun_base_config(a, &config, err);
   const bs_selftest_request request = {.config = config,
                                        .gates = gates != NULL ? gates : "sdpa",
                                        .progress = bsrun_progress_to(0),

@@ -10,7 +10,7 @@
 #include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
-#include "bsrun/plugins.h"
+#include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
@@ -128,14 +128,6 @@ static int32_t read_launch(coll_bench *r, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t compose(coll_bench *r, bs_error *err) {
-  char *dir = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
-  free(dir);
-  return rc;
-}
-
 static int32_t read_request(const args *a, coll_bench *r, bs_error *err) {
   const int named = a->n_words > 0;
   const char *trace = NULL;
@@ -155,7 +147,7 @@ static int32_t read_request(const args *a, coll_bench *r, bs_error *err) {
   r->bench.ranks = (uint32_t)ranks;
   r->bench.samples = (uint32_t)samples;
   r->bench.warmup = (uint32_t)warmup;
-  if (rc == BS_OK) rc = compose(r, err);
+  if (rc == BS_OK) rc = bsrun_base_config(r->a, &r->config, err);
   return rc == BS_OK ? read_launch(r, err) : rc;
 }
 

@@ -58,3 +58,13 @@ int32_t bsrun_base_tree(const args *a, const bsrun_base *base, bs_node **out_con
   for (int i = 0; i < 3; i++) free(lists[i]);
   return rc;
 }
+
+int32_t bsrun_base_config(const args *a, bs_node **out_config, bs_error *err) {
+  bsrun_base base = {0};
+  char *dir = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  base.configs_dir = dir;
+  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, out_config, err);
+  free(dir);
+  return rc;
+}

@@ -46,8 +46,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_RANK] = {"rank", 0, 0, 0, "R", "the rank that is meant"},
     [OPT_LATE] = {"late", 0, 0, 0, "RANK:SECONDS",
                   "this rank begins this much later than the others, as 0:1e-3"},
-    [OPT_BESIDE] = {"beside", 0, 1, 0, "A:B",
-                    "a message of the same size from rank A to B that begins at the same time"},
+    [OPT_BESIDE] = {"beside", 0, 1, 0, "WHAT", "what is simulated beside it"},
     [OPT_COLL] =
         {"coll", 0, 0, 0, "NAME",
          "the collective: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all or send_recv"},

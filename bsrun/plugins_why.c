@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bsrun/opening.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "lab/config/experiment.h"
@@ -366,10 +367,7 @@ static void tell_selected(why *w, int32_t rc) {
 static int32_t explain(why *w, const args *a, bs_error *err) {
   bs_plugin_id_of(w->what, w->id, sizeof w->id);
   w->by_path = strchr(w->what, '/') != NULL;
-  char *dir = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = plugins_compose(a, dir, NULL, 0, &w->config, err);
-  free(dir);
+  int32_t rc = bsrun_base_config(a, &w->config, err);
   if (rc == BS_OK) rc = search(w, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_ERROR, err);
   if (rc != BS_OK) return rc;
   for (const bs_node *item = selected_items(w->config); item != NULL; item = item->next)

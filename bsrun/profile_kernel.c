@@ -2,7 +2,6 @@
  * profile_kernel.c - `bsrun profile kernel` and `bsrun profile ncu`: one kernel, measured here or by Nsight
  * Compute. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bsrun/opening.h"
@@ -27,15 +26,10 @@ static const args_option options[] = {
 
 /* base.yaml, --plugin and --set. */
 static int32_t open_context(const args *a, bs_context **out, bs_error *err) {
-  bsrun_base base = {0};
   bs_node *config = NULL;
-  char *dir = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  base.configs_dir = dir;
-  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, &config, err);
+  int32_t rc = bsrun_base_config(a, &config, err);
   if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, out, err);
   bs_config_free(config);
-  free(dir);
   return rc;
 }
 

@@ -13,36 +13,7 @@
 #include "lab/report/svg.h"
 #include "lab/sim/inside.h"
 #include "lab/sim/inside_svg.h"
-
-static const bs_field fields[] = {
-    {"part", "PART", 0, 0},
-    {"units", "UNITS", BS_FIELD_RIGHT, 0},
-    {"jobs", "JOBS", BS_FIELD_RIGHT, 0},
-    {"amount", "AMOUNT", BS_FIELD_RIGHT, 0},
-    {"busy_pct", "BUSY %", BS_FIELD_RIGHT, 3},
-    {"most_pct", "MOST %", BS_FIELD_RIGHT, 3},
-    {"mean_wait_us", "MEAN WAIT us", BS_FIELD_RIGHT, 3},
-    {"closed_us", "CLOSED us", BS_FIELD_RIGHT, 6},
-    {"mJ", "mJ", BS_FIELD_RIGHT, 5},
-    {"faster_us", "10 % FASTER us", BS_FIELD_RIGHT, 6},
-    {"kind", "KIND", BS_FIELD_WIDE, 0},
-    {"unit", "UNIT", BS_FIELD_WIDE, 0},
-    {"us", "SIMULATED us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
-    {"launch_us", "LAUNCH us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
-    {"whole_us", "WITH LAUNCH us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
-    {"bound_us", "BOUND us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
-    {"TFLOPs", "TFLOP/s", BS_FIELD_WIDE | BS_FIELD_RIGHT, 5},
-    {"of_units_pct", "OF THE UNITS %", BS_FIELD_WIDE | BS_FIELD_RIGHT, 4},
-    {"flops", "FLOP", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
-    {"binds", "BINDS", BS_FIELD_WIDE, 0},
-    {"op", "OP", BS_FIELD_WIDE, 0},
-    {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
-    {"candidates", "CANDIDATES", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
-    {"lanes", "LANES", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
-    {"events", "EVENTS", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
-    {"device", "DEVICE", BS_FIELD_WIDE, 0},
-    {"label", "LABEL", BS_FIELD_WIDE, 0},
-};
+#include "lab/sim/inside_words.h"
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
@@ -66,11 +37,11 @@ static int32_t check_options(const args *a, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t read_ask(const args *a, bs_inside_ask *ask, bs_error *err) {
+int32_t sim_inside_ask(const args *a, const char *op, bs_inside_ask *ask, bs_error *err) {
   const char *activation = args_value(a, "activation"), *bias = args_value(a, "bias");
   const char **knobs = NULL;
   size_t n = 0;
-  ask->op = args_value(a, "inside");
+  ask->op = op;
   ask->epilogue =
       (activation != NULL && strcmp(activation, "none") != 0) + (bias != NULL && strcmp(bias, "off") != 0);
   int32_t rc = args_values(a, "knob", &knobs, &n, err);
@@ -81,49 +52,21 @@ static int32_t read_ask(const args *a, bs_inside_ask *ask, bs_error *err) {
 
 /* ---- what is printed --------------------------------------------------------------------------- */
 
-/* 137.4 G of 137438953472; the unit follows. */
-static void amount_text(const json_t *row, char out[32]) {
-  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
-  double x = bs_get_number(row, "amount");
-  size_t p = 0;
-  for (; x >= 999.95 && p < 5; p++) x /= 1000;
-  snprintf(out, 32, "%.4g %s%s", x, prefixes[p], bs_get_text(row, "unit"));
-}
-
 static json_t *shown(const json_t *row) {
   json_t *copy = json_copy((json_t *)(uintptr_t)row);
   char amount[32];
-  amount_text(row, amount);
+  bs_inside_amount(row, amount);
   json_object_set_new(copy, "amount", json_string(amount));
   if (json_is_null(json_object_get(row, "mJ"))) json_object_set_new(copy, "mJ", json_string("-"));
   return copy;
 }
 
 static void print_head(const json_t *rows) {
-  const json_t *total = json_array_get(rows, json_array_size(rows) - 1), *row;
-  const double time = bs_get_number(total, "us");
-  const char *binds = bs_get_text(total, "binds"), *comma = "closed forms:";
-  size_t i;
-  bs_print(stdout, "simulated, not measured: device %s (%s), %.0f lanes, %s\n", bs_get_text(total, "device"),
-           bs_get_text(total, "label"), bs_get_number(total, "lanes"), bs_get_text(total, "knobs"));
-  bs_print(stdout, "%s: %.3f us; ", bs_get_text(total, "op"), time);
-  json_array_foreach(rows, i, row) {
-    const char *kind = bs_get_text(row, "kind");
-    if (bs_get_number(row, "closed_us") < 0.1 * time || strcmp(kind, "net") == 0) continue;
-    bs_print(stdout, "%s %s %.3f", comma, bs_get_text(row, "part"), bs_get_number(row, "closed_us"));
-    comma = ",";
-  }
-  bs_print(stdout, "%sbinds: ", comma[0] == ',' ? "; " : "");
-  if (binds[0] == '\0') bs_print(stdout, "latencies");
-  json_array_foreach(rows, i, row) if (binds[0] != '\0' && strcmp(bs_get_text(row, "part"), binds) == 0)
-      bs_print(stdout, "%s (10 %% faster: %.3f us)", binds, bs_get_number(row, "faster_us"));
-  if (bs_get_number(total, "flops") > 0)
-    bs_print(stdout, "; %.4g TFLOP/s, %.1f %% of the units", bs_get_number(total, "TFLOPs"),
-             bs_get_number(total, "of_units_pct"));
-  if (bs_get_number(total, "whole_us") > time)
-    bs_print(stdout, "\nlaunch: every lane begins at %.3f us; the last answer is back at %.3f us",
-             bs_get_number(total, "launch_us"), bs_get_number(total, "whole_us"));
-  bs_print(stdout, "\n\n");
+  bs_text text = {0};
+  bs_inside_sentences(rows, &text);
+  if (!text.failed) bs_print_lines(stdout, text.data);
+  printf("\n");
+  bs_text_free(&text);
 }
 
 static void print_energy(const json_t *rows) {
@@ -149,7 +92,7 @@ static int32_t print_rows(const json_t *rows, int format, bs_error *err) {
                           table ? shown(json_array_get(rows, i)) : json_incref(json_array_get(rows, i)));
   }
   if (table) print_head(rows);
-  const int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], some, err);
+  const int32_t rc = bs_report_print(stdout, format, bs_inside_fields, bs_inside_n_fields, some, err);
   if (rc == BS_OK && table) print_energy(rows);
   json_decref(some);
   return rc;
@@ -201,7 +144,7 @@ int32_t sim_inside_explain(const args *a, bs_error *err) {
   int format = BS_FORMAT_TABLE;
   int32_t rc = check_options(a, err);
   if (rc == BS_OK && !svg) rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = read_ask(a, &ask, err);
+  if (rc == BS_OK) rc = sim_inside_ask(a, args_value(a, "inside"), &ask, err);
   if (rc == BS_OK) rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = bs_device_open(dir, args_value(a, "device"), &file, err);
   if (rc == BS_OK) rc = bs_inside_open(&file.device, &ask, &answer, err);

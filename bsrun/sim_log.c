@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/sim_inside.h"
 #include "core/base/error.h"
 #include "lab/config/compose.h"
 #include "lab/config/device_file.h"
@@ -30,16 +31,6 @@ static const args_option log_options[] = {
     ARGS_HELP,
 };
 
-static int32_t read_ask(const args *a, bs_inside_ask *ask, bs_error *err) {
-  const char **knobs = NULL;
-  size_t n = 0;
-  ask->op = a->words[0];
-  int32_t rc = args_values(a, "knob", &knobs, &n, err);
-  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = bs_inside_knobs_read(knobs[i], &ask->knobs, err);
-  free(knobs);
-  return rc;
-}
-
 static int32_t must_have(const args *a, const char *option, bs_error *err) {
   if (args_has(a, option)) return BS_OK;
   bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is missing", option);
@@ -54,7 +45,7 @@ static int32_t run_log(const args *a, bs_error *err) {
   sim_oplog log = {.op = ""};
   int32_t rc = must_have(a, "device", err);
   if (rc == BS_OK) rc = must_have(a, "to", err);
-  if (rc == BS_OK) rc = read_ask(a, &ask, err);
+  if (rc == BS_OK) rc = sim_inside_ask(a, a->words[0], &ask, err);
   if (rc == BS_OK) rc = open_device(args_value(a, "device"), &file, err);
   if (rc == BS_OK) rc = bs_inside_open(&file.device, &ask, &answer, err);
   bs_device_place_error(&file, rc, err);

@@ -15,7 +15,7 @@
 static const args_option options[] = {
     {OPT_SIZE, "default: 1Mi; of a device: 4Ki", 0},
     {OPT_WORLD_SIZE, "default: the largest rank that is named, and one", 0},
-    {OPT_BESIDE, NULL, 0},
+    {OPT_BESIDE, "A:B, a message of the same size from A to B that begins at the same time", 0},
     {OPT_WITH, NULL, 0},
     {OPT_WITH_DEVICE, NULL, 0},
     {OPT_HARDWARE, NULL, 0},

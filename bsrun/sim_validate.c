@@ -58,19 +58,49 @@ static json_t *row_of(const bs_validate_rows *rows, uint32_t i) {
   return row;
 }
 
+/* null: no row told anything of it. */
+static json_t *constant_json(const bs_validation *v, uint32_t which, double value) {
+  return (v->fitted & which) != 0 ? json_real(value) : json_null();
+}
+
 static json_t *error_json(const bs_validate_error *e) {
   return json_pack("{s:I, s:f, s:f, s:f}", "rows", (json_int_t)e->rows, "mean_percent", 100 * e->mean,
                    "bias_percent", 100 * e->bias, "worst_percent", 100 * e->worst);
 }
 
 static int32_t print_json(const sim_device *d, const bs_validation *v, json_t *rows, bs_error *err) {
-  json_t *all = json_pack("{s:s, s:s, s:{s:f, s:f, s:f}, s:o, s:o, s:O}", "device", d->name, "label",
-                          d->label, "constants", "launch_us", 1e6 * v->constants.launch_s, "units",
-                          v->constants.units, "memory", v->constants.memory, "inside", error_json(&v->inside),
-                          "roofline", error_json(&v->roofline), "rows", rows);
+  const bs_device_constants *c = &v->constants;
+  json_t *all =
+      json_pack("{s:s, s:s, s:{s:o, s:o, s:o}, s:o, s:o, s:O}", "device", d->name, "label", d->label,
+                "constants", "launch_us", constant_json(v, BS_VALIDATE_LAUNCH, 1e6 * c->launch_s), "units",
+                constant_json(v, BS_VALIDATE_UNITS, c->units), "memory",
+                constant_json(v, BS_VALIDATE_MEMORY, c->memory), "inside", error_json(&v->inside), "roofline",
+                error_json(&v->roofline), "rows", rows);
   const int32_t rc = model_print_json(all, err);
   json_decref(all);
   return rc;
+}
+
+static const char *constant_text(const bs_validation *v, uint32_t which, char out[32]) {
+  const bs_device_constants *c = &v->constants;
+  if ((v->fitted & which) == 0)
+    snprintf(out, 32, "not fitted");
+  else if (which == BS_VALIDATE_LAUNCH)
+    snprintf(out, 32, "%.1f us", 1e6 * c->launch_s);
+  else
+    snprintf(out, 32, "%.3f", which == BS_VALIDATE_UNITS ? c->units : c->memory);
+  return out;
+}
+
+static void print_head(const sim_device *d, const bs_validation *v, uint32_t fitted_rows) {
+  char launch[32], units[32], memory[32];
+  bs_print(stdout, "device %s (%s): launch %s; shares of the rates: units %s, memory %s; fitted to %u rows\n",
+           d->name, d->label, constant_text(v, BS_VALIDATE_LAUNCH, launch),
+           constant_text(v, BS_VALIDATE_UNITS, units), constant_text(v, BS_VALIDATE_MEMORY, memory),
+           fitted_rows);
+  if (v->fitted != BS_VALIDATE_ALL)
+    bs_print(stdout, "no row told what is not fitted: the device's own value counts\n");
+  bs_print(stdout, "the %u rows that the fit has not seen:\n\n", v->inside.rows);
 }
 
 static void print_error(const char *what, const bs_validate_error *e) {
@@ -92,13 +122,7 @@ static int32_t print(const args *a, const sim_device *d, const bs_validation *v,
   if (rc == BS_OK && format == BS_FORMAT_JSON) {
     rc = print_json(d, v, all, err);
   } else if (rc == BS_OK) {
-    if (table)
-      bs_print(
-          stdout,
-          "device %s (%s): launch %.1f us, units reach %.3f of their rate, memory %.3f: fitted to %u rows\n"
-          "the %u rows that the fit has not seen:\n\n",
-          d->name, d->label, 1e6 * v->constants.launch_s, v->constants.units, v->constants.memory,
-          rows->n_products - v->inside.rows, v->inside.rows);
+    if (table) print_head(d, v, rows->n_products - v->inside.rows);
     rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], table ? shown : all, err);
     if (rc == BS_OK && table) {
       bs_print(stdout, "\n");
@@ -145,11 +169,14 @@ static int32_t write_device(const args *a, const bs_device_file *file, const bs_
   if (rc != BS_OK) return rc;
   bs_text_printf(
       &text,
-      "# Made by `bsrun sim validate %s --device %s`. Three constants were fitted to measured times.\n"
+      "# Made by `bsrun sim validate %s --device %s`. Constants were fitted to measured times%s%s%s.\n"
       "# On %u rows that the fit had not seen: mean |e| %.1f %%, bias %+.1f %%, worst %+.1f %%;\n"
       "# a roofline with the same constants: %.1f, %+.1f, %+.1f %%.\n",
-      a->words[0], args_value(a, "device"), v->inside.rows, 100 * v->inside.mean, 100 * v->inside.bias,
-      100 * v->inside.worst, 100 * v->roofline.mean, 100 * v->roofline.bias, 100 * v->roofline.worst);
+      a->words[0], args_value(a, "device"), v->fitted & BS_VALIDATE_LAUNCH ? "" : "; launch: not fitted",
+      v->fitted & BS_VALIDATE_UNITS ? "" : "; units: not fitted",
+      v->fitted & BS_VALIDATE_MEMORY ? "" : "; memory: not fitted", v->inside.rows, 100 * v->inside.mean,
+      100 * v->inside.bias, 100 * v->inside.worst, 100 * v->roofline.mean, 100 * v->roofline.bias,
+      100 * v->roofline.worst);
   bs_device_calibrated(file, name, &v->constants, &text);
   const int why = text.failed ? ENOMEM : bs_out_text(path, text.data, text.size);
   bs_text_free(&text);
@@ -160,13 +187,14 @@ static int32_t write_device(const args *a, const bs_device_file *file, const bs_
 }
 
 /* Shares above 1 are no efficiency. */
-static void tell_beyond(const args *a, const bs_device_constants *c) {
-  char text[160];
-  if (c->units <= 1 && c->memory <= 1) return;
-  snprintf(text, sizeof text,
-           "units reach %.3f of their rate and memory %.3f: above 1 another figure of the device, or its "
-           "tiles, are wrong",
-           c->units, c->memory);
+static void tell_beyond(const args *a, const bs_validation *v) {
+  char text[200], units[32], memory[32];
+  if (v->constants.units <= 1 && v->constants.memory <= 1) return;
+  snprintf(
+      text, sizeof text,
+      "shares of the rates: units %s, memory %s: above 1 another figure of the device, or its tiles, are "
+      "wrong",
+      constant_text(v, BS_VALIDATE_UNITS, units), constant_text(v, BS_VALIDATE_MEMORY, memory));
   bsrun_note(args_has(a, "quiet"), text);
 }
 
@@ -183,11 +211,10 @@ static int32_t run(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_validate_read(a->words[0], rows, err);
   if (rc == BS_OK) rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = bs_device_open(dir, args_value(a, "device"), &file, err);
-  if (rc == BS_OK) rc = bs_validate(&file.device, a->words[0], rows, &v, err);
-  bs_device_place_error(&file, rc, err);
+  if (rc == BS_OK) rc = bs_validate(&file, a->words[0], rows, &v, err);
   if (rc == BS_OK && args_has(a, "to")) rc = write_device(a, &file, &v, err);
   if (rc == BS_OK) rc = print(a, &file.device, &v, rows, err);
-  if (rc == BS_OK) tell_beyond(a, &v.constants);
+  if (rc == BS_OK) tell_beyond(a, &v);
   bs_device_close(&file);
   free(dir);
   free(rows);

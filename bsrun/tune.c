@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * tune.c - `bsrun tune PROBLEM`: which implementation with which knobs is the fastest (lab/race), and
- * `--simulate FILE`: strategies on points that were measured before (lab/choose). This process opens no
- * plugin; a candidate is a separate process, `bsrun tune --candidate FILE`. */
+ * `--simulate FILE`: strategies on points that were measured before (lab/choose). tune_inside.c has
+ * `--device D`. This process opens no plugin; a candidate is a separate process, `bsrun tune --candidate
+ * FILE`. */
 #include "bsrun/tune.h"
 
 #include <fcntl.h>
@@ -10,12 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/plugins.h"
+#include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
-#include "lab/kernel/problem.h"
-#include "lab/race/race.h"
 
 static const args_option tune_options[] = {
     {OPT_STRATEGY, "default: elite", 0},
@@ -34,6 +33,7 @@ static const args_option tune_options[] = {
     {OPT_WITH_CANDIDATE_SECONDS, NULL, 0},
     {OPT_WITH_PAIR_SECONDS, NULL, 0},
     {OPT_WITH_REPLAYS, NULL, 0},
+    {OPT_WITH_DEVICE, NULL, 0},
     {OPT_SEED, "of the search; default: 1", 0},
     {OPT_TIMEOUT, "of a candidate; default: 60", 0},
     {OPT_STORED, NULL, 0},
@@ -54,18 +54,6 @@ static const args_option tune_options[] = {
 
 enum { STRATEGY_ALL = BS_STRATEGIES };
 static const double GOAL = 0.95;
-
-typedef struct tune_verb {
-  const args *a;
-  int format, quiet, shown;
-  char problem[BS_KERNEL_TEXT];
-  char *tune_path, *points_path;
-  const char *go_on; /* after a signal */
-  bs_text config, where;
-  bs_race_knob *knobs;
-  char **names; /* of the knobs */
-  bs_race_options race;
-} tune_verb;
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -112,48 +100,65 @@ static int32_t read_where(tune_verb *v, bs_error *err) {
   return v->where.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : rc;
 }
 
+/* One NAME=VALUES of `text`, whose end is at text[length]. */
+static int32_t add_knob(tune_verb *v, const char *text, size_t length, bs_error *err) {
+  const size_t i = v->race.n_knobs;
+  char *piece = strndup(text, length), *equals = piece != NULL ? strchr(piece, '=') : NULL;
+  v->names[i] = piece;
+  if (piece == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  v->race.n_knobs = i + 1;
+  if (equals == NULL || equals == piece || equals[1] == '\0')
+    return bs_error_set(err, BS_USAGE, "BS-USE-KNOB", "--knob: '%.60s' is not NAME=VALUES", piece);
+  *equals = '\0';
+  v->knobs[i] = (bs_race_knob){piece, equals + 1};
+  for (size_t j = 0; j < i; j++)
+    if (strcmp(v->names[j], piece) == 0)
+      return bs_error_set(err, BS_USAGE, "BS-USE-TWICE",
+                          "--knob %.60s is given twice: give all values in one (%.60s=%.60s,%.60s)", piece,
+                          piece, v->knobs[j].values, v->knobs[i].values);
+  return BS_OK;
+}
+
+/* "tm=64,128;tn=64" is two knobs. */
 static int32_t read_knobs(tune_verb *v, bs_error *err) {
   const char **given = NULL;
-  size_t n = 0;
+  size_t n = 0, pieces = 1;
   int32_t rc = args_values(v->a, "knob", &given, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++, pieces++)
+    for (const char *at = given[i]; *at != '\0'; at++) pieces += *at == ';';
   if (rc == BS_OK) {
-    v->knobs = calloc(n + 1, sizeof *v->knobs);
-    v->names = calloc(n + 1, sizeof *v->names);
+    v->knobs = calloc(pieces, sizeof *v->knobs);
+    v->names = calloc(pieces, sizeof *v->names);
     if (v->knobs == NULL || v->names == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   }
-  for (size_t i = 0; i < n && rc == BS_OK; i++) {
-    const char *equals = strchr(given[i], '=');
-    if (equals == NULL || equals == given[i] || equals[1] == '\0') {
-      rc = bs_error_set(err, BS_USAGE, "BS-USE-KNOB", "--knob: '%.60s' is not NAME=VALUES", given[i]);
-      break;
+  for (size_t i = 0; i < n && rc == BS_OK; i++)
+    for (const char *at = given[i]; rc == BS_OK; at++) {
+      const size_t length = strcspn(at, ";");
+      rc = add_knob(v, at, length, err);
+      at += length;
+      if (*at == '\0') break;
     }
-    v->names[i] = strndup(given[i], (size_t)(equals - given[i]));
-    if (v->names[i] == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-    v->knobs[i] = (bs_race_knob){v->names[i], equals + 1};
-    v->race.n_knobs = i + 1;
-    for (size_t j = 0; j < i && rc == BS_OK; j++)
-      if (strcmp(v->names[j], v->names[i]) == 0)
-        rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE",
-                          "--knob %.60s is given twice: give all values in one (%.60s=%.60s,%.60s)",
-                          v->names[i], v->names[i], v->knobs[j].values, v->knobs[i].values);
-  }
   v->race.knobs = v->knobs;
   free(given);
   return rc;
+}
+
+int32_t tune_read_words(const args *a, bs_text *out, bs_error *err) {
+  if (a->n_words == 0) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "tune takes a problem");
+    bs_error_hint(err, "bsrun tune b2h8s512d64:bf16:full, bsrun tune 'matmul24 n4096k4096b64:f32'");
+    return BS_USAGE;
+  }
+  for (size_t i = 0; i < a->n_words; i++) bs_text_printf(out, "%s%s", i > 0 ? " " : "", a->words[i]);
+  return out->failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
 }
 
 /* The problem may be several words: "matmul24 n4096k4096b64:f32". */
 static int32_t read_problem(tune_verb *v, bs_error *err) {
   bs_kernel_problem problem;
   bs_text words = {0};
-  if (v->a->n_words == 0) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "tune takes a problem");
-    bs_error_hint(err, "bsrun tune b2h8s512d64:bf16:full, bsrun tune 'matmul24 n4096k4096b64:f32'");
-    return BS_USAGE;
-  }
-  for (size_t i = 0; i < v->a->n_words; i++) bs_text_printf(&words, "%s%s", i > 0 ? " " : "", v->a->words[i]);
-  const int32_t rc = words.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
-                                  : bs_kernel_problem_parse(words.data, &problem, err);
+  int32_t rc = tune_read_words(v->a, &words, err);
+  if (rc == BS_OK) rc = bs_kernel_problem_parse(words.data, &problem, err);
   if (rc == BS_OK) bs_kernel_problem_text(&problem, v->problem, sizeof v->problem);
   bs_text_free(&words);
   return rc;
@@ -161,14 +166,11 @@ static int32_t read_problem(tune_verb *v, bs_error *err) {
 
 /* Makes the configuration by which a child opens plugins, with absolute paths of files. */
 static int32_t read_config(tune_verb *v, bs_error *err) {
-  char *dir = NULL;
   bs_node *config = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = plugins_compose(v->a, dir, NULL, 0, &config, err);
+  int32_t rc = bsrun_base_config(v->a, &config, err);
   if (rc == BS_OK) bs_config_print(config, &v->config);
   if (rc == BS_OK && v->config.failed) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   bs_config_free(config);
-  free(dir);
   return rc;
 }
 
@@ -181,32 +183,40 @@ static int32_t check_beside(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+int32_t tune_read_search(tune_verb *v, bs_error *err) {
+  const args *a = v->a;
+  bs_race_options *o = &v->race;
+  int64_t survivors = 0, seed = 0;
+  int32_t rc = read_strategy(a, &o->strategy, 0, err);
+  if (rc == BS_OK) rc = read_budget(a, &o->points, &o->seconds, err);
+  if (rc == BS_OK) rc = args_integer(a, "survivors", 1, 64, 6, &survivors, err);
+  if (rc == BS_OK) rc = args_integer(a, "seed", 0, INT64_MAX, 1, &seed, err);
+  if (rc == BS_OK) rc = read_knobs(v, err);
+  if (rc == BS_OK) rc = read_where(v, err);
+  o->survivors = (uint32_t)survivors;
+  o->seed = (uint64_t)seed;
+  return rc;
+}
+
 static int32_t read_options(tune_verb *v, bs_error *err) {
   const args *a = v->a;
   bs_race_options *o = &v->race;
-  int64_t threads = 0, survivors = 0, finalists = 0, seed = 0;
+  int64_t threads = 0, finalists = 0;
   const int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
   int32_t rc = check_beside(a, err);
   if (rc == BS_OK) rc = read_problem(v, err);
-  if (rc == BS_OK) rc = read_strategy(a, &o->strategy, 0, err);
-  if (rc == BS_OK) rc = read_budget(a, &o->points, &o->seconds, err);
+  if (rc == BS_OK) rc = tune_read_search(v, err);
   if (rc == BS_OK) rc = args_integer(a, "threads", 1, 1024, cores > 0 ? cores : 1, &threads, err);
-  if (rc == BS_OK) rc = args_integer(a, "survivors", 1, 64, 6, &survivors, err);
   if (rc == BS_OK) rc = args_integer(a, "finalists", 0, 32, 4, &finalists, err);
-  if (rc == BS_OK) rc = args_integer(a, "seed", 0, INT64_MAX, 1, &seed, err);
   if (rc == BS_OK) rc = args_real(a, "margin", 0.0, 1.0, 0.02, &o->margin, err);
   if (rc == BS_OK) rc = args_real(a, "candidate-seconds", 0.001, 3600.0, 0.25, &o->sample_seconds, err);
   if (rc == BS_OK) rc = args_real(a, "pair-seconds", 0.05, 3600.0, 4.0, &o->pair_seconds, err);
   if (rc == BS_OK) rc = args_real(a, "timeout", 0.1, 86400.0, 60.0, &o->deadline_s, err);
-  if (rc == BS_OK) rc = read_knobs(v, err);
-  if (rc == BS_OK) rc = read_where(v, err);
   if (rc == BS_OK) rc = bsrun_tune_path(a, &v->tune_path, err);
   if (rc == BS_OK) rc = bsrun_points_path(a, &v->points_path, err);
   if (rc == BS_OK) rc = read_config(v, err);
   o->threads = (uint32_t)threads;
-  o->survivors = (uint32_t)survivors;
   o->finalists = (uint32_t)finalists;
-  o->seed = (uint64_t)seed;
   return rc;
 }
 
@@ -225,7 +235,7 @@ static void on_warn(void *user, const char *text) {
   v->go_on = nothing_kept;
 }
 
-static void on_progress(void *user, const char *what, uint64_t done, uint64_t most, double left_s) {
+void tune_on_progress(void *user, const char *what, uint64_t done, uint64_t most, double left_s) {
   tune_verb *v = user;
   char left[32] = "", of[32] = "";
   if (v->quiet || !isatty(STDERR_FILENO)) return;
@@ -261,7 +271,7 @@ static int tune(tune_verb *v, bs_error *err) {
   o->user = v;
   o->note = on_note;
   o->warn = on_warn;
-  o->progress = on_progress;
+  o->progress = tune_on_progress;
   if (rc == BS_OK) rc = bs_race_run(o, &report, &number, err);
   if (v->shown) fputs("\r\033[K", stderr);
   if (report != NULL) { /* of a search that a signal ended, what was found until then */
@@ -298,22 +308,27 @@ static int32_t replay_all(const bs_replay *replay, bs_replay_options *o, uint32_
   return BS_OK;
 }
 
+int32_t tune_check_options(const args *a, const char *const *taken, size_t n, const char *what,
+                           const char *hint, bs_error *err) {
+  for (size_t i = 0; tune_options[i].id != OPT_END; i++) {
+    size_t t = 0;
+    while (t < n && strcmp(taken[t], args_name(&tune_options[i])) != 0) t++;
+    if (t < n || !args_has(a, args_name(&tune_options[i]))) continue;
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s: %s has no use for it", args_name(&tune_options[i]),
+                 what);
+    bs_error_hint(err, "%s", hint);
+    return BS_USAGE;
+  }
+  return BS_OK;
+}
+
 /* A replay starts nothing: what says how to measure is an error, not ignored. */
 static int32_t check_replay_options(const args *a, bs_error *err) {
   static const char *const taken[] = {"simulate", "strategy", "samples", "provider", "finalists", "seed",
                                       "replays",  "output",   "wide",    "quiet",    "help"};
-  for (size_t i = 0; tune_options[i].id != OPT_END; i++) {
-    size_t t = 0;
-    while (t < sizeof taken / sizeof taken[0] && strcmp(taken[t], args_name(&tune_options[i])) != 0) t++;
-    if (t < sizeof taken / sizeof taken[0] || !args_has(a, args_name(&tune_options[i]))) continue;
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
-                 "--%s: a replay of stored points (--simulate) has no use for it",
-                 args_name(&tune_options[i]));
-    bs_error_hint(
-        err, "it takes PROBLEM, --provider, --strategy, --samples, --seed, --with finalists=N,replays=N");
-    return BS_USAGE;
-  }
-  return BS_OK;
+  return tune_check_options(
+      a, taken, sizeof taken / sizeof taken[0], "a replay of stored points (--simulate)",
+      "it takes PROBLEM, --provider, --strategy, --samples, --seed, --with finalists=N,replays=N", err);
 }
 
 static int32_t simulate(tune_verb *v, bs_error *err) {
@@ -384,7 +399,8 @@ static int run(const args *a, bs_error *err) {
   int32_t rc = bsrun_format(a, &v.format, err);
   if (rc == BS_OK && args_has(a, "simulate")) rc = simulate(&v, err);
   int code = rc == BS_OK ? 0 : bsrun_fail(err);
-  if (rc == BS_OK && !args_has(a, "simulate")) code = tune(&v, err);
+  if (rc == BS_OK && !args_has(a, "simulate"))
+    code = args_has(a, "device") ? tune_inside(&v, err) : tune(&v, err);
   for (size_t i = 0; i < v.race.n_knobs; i++) free(v.names[i]);
   free(v.names);
   free(v.knobs);
@@ -400,6 +416,7 @@ const bsrun_verb verb_tune = {
     .summary = "find the fastest implementation and knobs of a kernel",
     .words =
         "PROBLEM [options]\n"
+        "PROBLEM --device D [options]\n"
         "[PROBLEM] --simulate FILE [--strategy NAME|all] [--with replays=N] [-o FORMAT]",
     .about =
         "Finds the implementation and the values of its knobs that are the fastest at one problem of a\n"
@@ -408,12 +425,15 @@ const bsrun_verb verb_tune = {
         "pass the gates on two shapes, then it is timed. The finalists are timed for longer, and the\n"
         "fastest is measured in pairs against the default, twice. What is FASTER by the margin goes into\n"
         "the tuning file, and runs take it from there. A choice that is stored is not measured again: its\n"
-        "plan is opened, and must be of the build that was measured.\n",
+        "plan is opened, and must be of the build that was measured.\n"
+        "With --device each point is an op simulated inside of that device, with the knobs of `sim explain\n"
+        "--inside`. Nothing is measured and no file is written: no run takes a simulated choice.\n",
     .examples =
         "  bsrun tune mission\n"
         "  bsrun tune b1h8s256d64:f32 --seconds 60 --strategy mixed\n"
         "  bsrun tune matmul24 n1024k1024b64 --provider cpu:packed --threads 1\n"
         "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
+        "  bsrun tune 'matmul n1024k1024b1024:bf16' --device cube-pe --strategy full\n"
         "  bsrun tune --simulate points.jsonl --strategy all --with replays=100\n",
     .exits =
         "0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"

@@ -10,12 +10,14 @@
 #include "core/base/error.h"
 #include "lab/json.h"
 
-static const bs_field elite_fields[] = {
-    {"problem", "PROBLEM", BS_FIELD_FOLD, 0}, {"provider", "PROVIDER", BS_FIELD_FOLD, 0},
-    {"place", "#", BS_FIELD_RIGHT, 0},        {"config", "KNOBS", 0, 0},
-    {"us", "TIME us", BS_FIELD_RIGHT, 5},     {"looks", "LOOKS", BS_FIELD_RIGHT, 0},
-    {"found_by", "FOUND BY", 0, 0},           {"chosen", "", 0, 0},
-};
+#define ELITE_FIELDS                                                                                      \
+  {"problem", "PROBLEM", BS_FIELD_FOLD, 0}, {"provider", "PROVIDER", BS_FIELD_FOLD, 0},                   \
+      {"place", "#", BS_FIELD_RIGHT, 0}, {"config", "KNOBS", 0, 0}, {"us", "TIME us", BS_FIELD_RIGHT, 5}, \
+      {"looks", "LOOKS", BS_FIELD_RIGHT, 0}, {"found_by", "FOUND BY", 0, 0}, {                            \
+    "chosen", "", 0, 0                                                                                    \
+  }
+static const bs_field elite_fields[] = {ELITE_FIELDS};
+static const bs_field inside_fields[] = {ELITE_FIELDS, {"how", "HOW", 0, 0}, {"reason", "REFUSED", 0, 0}};
 static const bs_field replay_fields[] = {
     {"of", "OF", BS_FIELD_FOLD, 0},
     {"points", "POINTS", BS_FIELD_FOLD, 0},
@@ -31,6 +33,7 @@ static const bs_field replay_fields[] = {
     {"reached", "REACHED", BS_FIELD_RIGHT, 0},
 };
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
+enum { REFUSED_SHOWN = 8 };
 
 static int by_time(const void *a, const void *b) {
   const double x = bs_get_number(*(json_t *const *)a, "us"), y = bs_get_number(*(json_t *const *)b, "us");
@@ -120,14 +123,20 @@ static void print_counts(const json_t *r) {
   putchar('\n');
 }
 
+static int is_json(int format) {
+  return format == BS_FORMAT_JSON || format == BS_FORMAT_JSONL;
+}
+
+static int32_t print_json(int format, const json_t *report, bs_error *err) {
+  const size_t flags = format == BS_FORMAT_JSON ? JSON_INDENT(2) : JSON_COMPACT;
+  if (json_dumpf(report, stdout, bs_report_json(stdout) | flags | JSON_REAL_PRECISION(9)) != 0 ||
+      putchar('\n') == EOF)
+    return bs_error_set(err, BS_IO, "BS-OUT", "cannot write the report");
+  return BS_OK;
+}
+
 int32_t tune_print(int format, const json_t *report, bs_error *err) {
-  if (format == BS_FORMAT_JSON || format == BS_FORMAT_JSONL) {
-    const size_t flags = format == BS_FORMAT_JSON ? JSON_INDENT(2) : JSON_COMPACT;
-    if (json_dumpf(report, stdout, bs_report_json(stdout) | flags | JSON_REAL_PRECISION(9)) != 0 ||
-        putchar('\n') == EOF)
-      return bs_error_set(err, BS_IO, "BS-OUT", "cannot write the report");
-    return BS_OK;
-  }
+  if (is_json(format)) return print_json(format, report, err);
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE) {
     print_sentence(report);
     print_counts(report);
@@ -136,6 +145,54 @@ int32_t tune_print(int format, const json_t *report, bs_error *err) {
   const int32_t rc = json_array_size(rows) > 0 || format == BS_FORMAT_CSV
                          ? bs_report_print(stdout, format, elite_fields, COUNT(elite_fields), rows, err)
                          : BS_OK;
+  json_decref(rows);
+  return rc;
+}
+
+/* ---- inside of a device ------------------------------------------------------------------------ */
+
+static void print_inside_sentence(const json_t *r) {
+  const json_t *s = json_array_get(json_object_get(r, "spaces"), 0);
+  const long long refused = (long long)json_integer_value(json_object_get(r, "refused"));
+  bs_print(stdout, "simulated, not measured: device %s (%s); nothing is kept, and no run takes this choice\n",
+           bs_get_text(r, "device"), bs_get_text(r, "label"));
+  bs_print(stdout, "%s%s\n", strcmp(bs_get_text(r, "origin"), "stopped") == 0 ? "stopped; until then: " : "",
+           bs_get_text(r, "choice"));
+  if (bs_get_number(r, "ratio") == 1.0)
+    bs_print(stdout, "no simulated point is faster than %s, the fastest of the device's tiles: %.6g us\n",
+             bs_get_text(r, "default"), 1e6 * bs_get_number(r, "default_s"));
+  else if (json_is_number(json_object_get(r, "ratio")))
+    bs_print(stdout, "simulated speedup %.3f against %s, the fastest of the device's tiles: %.6g us\n",
+             bs_get_number(r, "ratio"), bs_get_text(r, "default"), 1e6 * bs_get_number(r, "default_s"));
+  bs_print(stdout, "%lld simulated, %lld refused, of %lld points; %s, ended by: %s; %.3g s\n",
+           (long long)json_integer_value(json_object_get(r, "simulated")), refused,
+           (long long)json_integer_value(json_object_get(s, "points")), bs_get_text(r, "strategy"),
+           bs_get_text(s, "end"), bs_get_number(r, "spent_s"));
+  if (refused > REFUSED_SHOWN)
+    bs_print(stdout, "the first %d of the refused points are shown; -o json has all\n", REFUSED_SHOWN);
+  putchar('\n');
+}
+
+/* The fastest, then those that were refused: in a table some of them. */
+static json_t *inside_rows(const json_t *report, int some) {
+  json_t *rows = elite_rows(report);
+  size_t i;
+  const json_t *e;
+  json_array_foreach(json_object_get(report, "refused_points"), i, e) {
+    if (some && i == REFUSED_SHOWN) break;
+    json_t *row = json_copy((json_t *)(uintptr_t)e);
+    json_object_set(row, "problem", json_object_get(report, "problem"));
+    json_array_append_new(rows, row);
+  }
+  return rows;
+}
+
+int32_t tune_print_inside(int format, const json_t *report, bs_error *err) {
+  const int table = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE;
+  if (is_json(format)) return print_json(format, report, err);
+  if (table) print_inside_sentence(report);
+  json_t *rows = inside_rows(report, table);
+  const int32_t rc = bs_report_print(stdout, format, inside_fields, COUNT(inside_fields), rows, err);
   json_decref(rows);
   return rc;
 }

@@ -18,15 +18,17 @@ const bsrun_verb *bsrun_verb_at(size_t i) {
 }
 
 /* The verbs that have this name as their second word: "'plugins why' or 'runs why'"; "": none. `explain` has
- * them without verbs of their own. */
+ * them without verbs of their own; a page needs no server. */
 static void list_owners(const char *name, char *out, size_t size) {
-  static const char *const explained[][2] = {
-      {"mask", "mask"}, {"masks", "mask"}, {"method", "method"}, {"methods", "method"}};
+  static const char *const others[][2] = {{"mask", "explain mask"},
+                                          {"masks", "explain mask"},
+                                          {"method", "explain method"},
+                                          {"methods", "explain method"},
+                                          {"web", "sim view"}};
   size_t used = 0;
   out[0] = '\0';
-  for (size_t i = 0; i < sizeof explained / sizeof explained[0]; i++)
-    if (strcmp(name, explained[i][0]) == 0)
-      used = (size_t)snprintf(out, size, "'bsrun explain %s'", explained[i][1]);
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+    if (strcmp(name, others[i][0]) == 0) used = (size_t)snprintf(out, size, "'bsrun %s'", others[i][1]);
   for (size_t i = 0; bsrun_verb_at(i) != NULL; i++) {
     const bsrun_verb *verb = bsrun_verb_at(i);
     for (size_t k = 0; verb->subverbs != NULL && verb->subverbs[k] != NULL && used + 1 < size; k++)

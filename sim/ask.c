@@ -7,18 +7,25 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "sim/choose.h"
 #include "sim/launch.h"
-#include "sim/program.h"
 
-#define FASTER 1.1
 #define AGREE 0.01 /* of the device's sum */
 
 enum { BINDS_FROM = 1000 }; /* less than this part of the time: no class binds */
 
 /* ---- the fastest tile --------------------------------------------------------------------------- */
 
-/* Candidate number i; 0: there are no more. */
-static int candidate(const sim_device *d, const sim_knobs *asked, uint32_t i, sim_knobs *out) {
+typedef struct candidates {
+  const sim_device *device;
+  const sim_knobs *asked;
+} candidates;
+
+/* As choose.h has it. */
+static int candidate(const void *user, uint32_t i, sim_knobs *out) {
+  const candidates *of = user;
+  const sim_device *d = of->device;
+  const sim_knobs *asked = of->asked;
   const uint32_t stages = d->n_stages > 0 ? d->n_stages : 1;
   *out = *asked;
   if (asked->tm > 0) return i == 0;
@@ -33,69 +40,40 @@ static int candidate(const sim_device *d, const sim_knobs *asked, uint32_t i, si
   return 1;
 }
 
-static int32_t run_once(sim_product *p, sim_layout *l, uint64_t *out_ps, bs_error *err) {
-  sim_inside_result result = {0};
-  int32_t rc = sim_layout_reset(l, err);
-  if (rc == BS_OK) rc = sim_product_run(p, l, NULL, &result, err);
-  *out_ps = result.settled;
-  return rc;
+static int32_t check_tiles(const sim_device *d, const sim_knobs *asked, bs_error *err) {
+  if (asked->tm > 0 || d->n_tiles > 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tiles for products", d->name);
+  bs_error_hint(err, "tiles: {product: [\"256,256,64\"]}");
+  return BS_CONFIG;
 }
 
-/* Runs a candidate unless it cannot be faster than *inout_best; it is *out_best where it is. */
-static int32_t try_one(sim_layout *l, const sim_product_shape *shape, const sim_knobs *knobs,
-                       uint64_t *inout_best, sim_product *out_best, bs_error *err) {
-  sim_product p;
-  uint64_t ps = 0;
-  int32_t rc = sim_product_make(l, shape, knobs, &p, err);
-  if (rc != BS_OK || sim_product_bound(&p) >= *inout_best) return rc;
-  rc = run_once(&p, l, &ps, err);
-  if (rc != BS_OK || ps >= *inout_best) return rc;
-  *inout_best = ps;
-  *out_best = p;
-  return BS_OK;
-}
-
-/* A candidate that does not fit is left out, unless none fits. */
-static int32_t choose(sim_layout *l, const sim_product_shape *shape, const sim_knobs *asked,
-                      sim_product *out_best, uint64_t *out_ps, bs_error *err) {
-  bs_error first = BS_ERROR_INIT;
-  sim_knobs knobs;
-  uint64_t best = SIM_NEVER;
-  for (uint32_t i = 0; candidate(l->device, asked, i, &knobs); i++) {
-    bs_error why = BS_ERROR_INIT;
-    if (try_one(l, shape, &knobs, &best, out_best, &why) == BS_OK) continue;
-    if (first.code == BS_OK) first = why;
-    if (strncmp(why.id, "BS-INSIDE-S", 11) != 0) break; /* not its scratch or size */
-  }
-  *out_ps = best;
-  if (best != SIM_NEVER) return BS_OK;
-  if (first.code == BS_OK) {
-    bs_error_set(&first, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tiles for products", l->device->name);
-    bs_error_hint(&first, "tiles: {product: [\"256,256,64\"]}");
-  }
-  if (err != NULL) *err = first;
-  return first.code;
+/* Makes the program of the fastest candidate. */
+static int32_t choose(const candidates *of, sim_layout *l, const sim_op *op, sim_program *out_best,
+                      uint64_t *out_ps, bs_error *err) {
+  const sim_choose c = {.layout = l, .op = op, .candidate = candidate, .user = of};
+  sim_chosen chosen;
+  int32_t rc = check_tiles(of->device, of->asked, err);
+  if (rc == BS_OK) rc = sim_choose_run(&c, out_best, &chosen, err);
+  if (rc != BS_OK) return rc;
+  *out_ps = chosen.result.settled;
+  sim_program_close(out_best);
+  return sim_program_make(l, op, &chosen.knobs, out_best, err);
 }
 
 /* ---- what binds --------------------------------------------------------------------------------- */
 
-static int has_rate(const sim_layout *l, uint32_t class) {
-  const uint32_t kind = l->device->classes[class].kind;
-  return kind != SIM_QUEUE && kind != SIM_CACHE && l->n[class] > 0 && l->parts[l->base[class]].q32 != 0;
-}
-
 /* The class whose 10 % take most off the time: is it one of units? As explain says it (lab/sim/inside.h). */
-static int32_t find_binding(sim_product *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
+static int32_t find_binding(sim_program *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
   uint64_t best = time->ps - time->ps / BINDS_FROM;
   int32_t rc = BS_OK;
   for (uint32_t c = 0; rc == BS_OK && c < l->device->n_classes; c++) {
-    uint64_t ps = 0;
-    if (!has_rate(l, c) || l->device->classes[c].does == SIM_DOES_COMMAND) continue;
-    l->speed[c] = FASTER;
-    rc = run_once(p, l, &ps, err);
+    sim_inside_result result = {0};
+    if (!sim_layout_has_speed(l, c) || l->device->classes[c].does == SIM_DOES_COMMAND) continue;
+    l->speed[c] = SIM_FASTER;
+    rc = sim_run_once(p, l, NULL, NULL, &result, err);
     l->speed[c] = 0;
-    if (rc != BS_OK || ps > best) continue;
-    best = ps;
+    if (rc != BS_OK || result.settled > best) continue;
+    best = result.settled;
     time->units_bind = l->device->classes[c].kind == SIM_SERVER;
   }
   return rc;
@@ -105,7 +83,7 @@ static int32_t find_binding(sim_product *p, sim_layout *l, sim_inside_time *time
 
 static void note_end(void *user, uint32_t lane, uint64_t index, const sim_job *job, uint64_t begin,
                      uint64_t end) {
-  sim_product *p = user;
+  const sim_program *p = user;
   uint64_t *ends = p->told;
   (void)index, (void)job, (void)begin;
   ends[lane] = sim_max(ends[lane], end);
@@ -122,7 +100,7 @@ static uint64_t *ends_new(const sim_device *d, bs_error *err) {
 }
 
 /* The lanes of the chosen program end when they do: their answers come back one after the other. */
-static int32_t find_launch(sim_product *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
+static int32_t find_launch(sim_program *p, sim_layout *l, sim_inside_time *time, bs_error *err) {
   const sim_inside_config hooks = {.done = note_end};
   sim_inside_result result = {0};
   uint64_t stamp = 0, whole = 0, *ends;
@@ -130,12 +108,9 @@ static int32_t find_launch(sim_product *p, sim_layout *l, sim_inside_time *time,
   if (!has_lists(l->device)) return BS_OK;
   ends = ends_new(l->device, err);
   if (ends == NULL) return BS_NO_MEMORY;
-  p->told = ends;
-  int32_t rc = sim_layout_reset(l, err);
-  if (rc == BS_OK) rc = sim_product_run(p, l, &hooks, &result, err);
+  int32_t rc = sim_run_once(p, l, &hooks, ends, &result, err);
   if (rc == BS_OK) rc = sim_launch_around(l, ends, time->ps, &stamp, &whole, err);
   if (rc == BS_OK) time->launch = whole - time->ps;
-  p->told = NULL;
   free(ends);
   return rc;
 }
@@ -157,12 +132,13 @@ int32_t sim_ask_launch(const sim_device *device, uint64_t *out_ps, bs_error *err
 int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_time *out, bs_error *err) {
   const uint32_t in = BS_DTYPE_BYTES((uint32_t)ask->in_dtype),
                  weight = BS_DTYPE_BYTES((uint32_t)ask->weight_dtype);
-  const sim_product_shape shape = {.m = ask->m,
-                                   .n = ask->n,
-                                   .k = ask->k,
-                                   .in_bytes = weight > in ? weight : in,
-                                   .out_bytes = BS_DTYPE_BYTES((uint32_t)ask->out_dtype),
-                                   .epilogue = (uint32_t)ask->epilogue};
+  const sim_op op = {.kind = SIM_OP_PRODUCT,
+                     .product = {.m = ask->m,
+                                 .n = ask->n,
+                                 .k = ask->k,
+                                 .in_bytes = weight > in ? weight : in,
+                                 .out_bytes = BS_DTYPE_BYTES((uint32_t)ask->out_dtype),
+                                 .epilogue = (uint32_t)ask->epilogue}};
   const sim_knobs knobs = {.tm = (uint32_t)ask->tm,
                            .tn = (uint32_t)ask->tn,
                            .tk = (uint32_t)ask->tk,
@@ -171,15 +147,17 @@ int32_t sim_ask_run(const sim_device *device, const sim_ask *ask, sim_inside_tim
                            .accumulators = (uint32_t)ask->accumulators,
                            .grain = (uint32_t)ask->grain,
                            .rows = (uint32_t)ask->rows};
+  const candidates of = {device, &knobs};
   sim_layout layout = {0};
-  sim_product best;
+  sim_program best;
   memset(out, 0, sizeof *out);
   memset(&best, 0, sizeof best);
   int32_t rc =
       sim_layout_make(device, (uint32_t)(weight > in ? ask->weight_dtype : ask->in_dtype), &layout, err);
-  if (rc == BS_OK) rc = choose(&layout, &shape, &knobs, &best, &out->ps, err);
+  if (rc == BS_OK) rc = choose(&of, &layout, &op, &best, &out->ps, err);
   if (rc == BS_OK) rc = find_binding(&best, &layout, out, err);
   if (rc == BS_OK) rc = find_launch(&best, &layout, out, err);
+  sim_program_close(&best);
   sim_layout_free(&layout);
   return rc;
 }
@@ -201,17 +179,8 @@ static double flops_of(const sim_device *d, uint32_t rate) {
   return sum;
 }
 
-/* The memory that loads come from, behind all caches; NULL: none. */
-static const sim_class *memory_of(const sim_device *d) {
-  const sim_way_of *way = &d->ways[SIM_WAY_LOAD];
-  for (uint32_t i = 0; i < way->n; i++)
-    if (d->classes[way->classes[i]].kind == SIM_MEMORY && !sim_device_is_hit(d, way->classes[i]))
-      return &d->classes[way->classes[i]];
-  return NULL;
-}
-
 void sim_device_sums(const sim_device *d, sim_sums *out) {
-  const sim_class *memory = memory_of(d);
+  const uint32_t class = sim_device_memory(d);
   *out = (sim_sums){.name = d->name,
                     .label = d->label,
                     .flops = fmax(flops_of(d, SIM_RATE_BF16), flops_of(d, SIM_RATE_F16)),
@@ -219,7 +188,8 @@ void sim_device_sums(const sim_device *d, sim_sums *out) {
                     .flops_f64 = flops_of(d, SIM_RATE_F64),
                     .flops_f8 = fmax(flops_of(d, SIM_RATE_F8), flops_of(d, SIM_RATE_I8)),
                     .launch = d->launch};
-  if (memory == NULL) return;
+  if (class == SIM_CLASSES) return;
+  const sim_class *memory = &d->classes[class];
   out->mem_Bps = places_of(d, memory) * (double)memory->workers * memory->rate[0];
   out->mem_bytes = places_of(d, memory) * (double)memory->bytes;
 }

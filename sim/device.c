@@ -35,6 +35,14 @@ int sim_device_is_hit(const sim_device *d, uint32_t class) {
   return 0;
 }
 
+uint32_t sim_device_memory(const sim_device *d) {
+  const sim_way_of *way = &d->ways[SIM_WAY_LOAD];
+  for (uint32_t i = 0; i < way->n; i++)
+    if (d->classes[way->classes[i]].kind == SIM_MEMORY && !sim_device_is_hit(d, way->classes[i]))
+      return way->classes[i];
+  return SIM_CLASSES;
+}
+
 /* ---- levels and lanes -------------------------------------------------------------------------- */
 
 static int32_t read_levels(sim_device *d, const sim_node *node, bs_error *err) {

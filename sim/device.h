@@ -94,4 +94,6 @@ const char *sim_way_name(uint32_t way);
 int32_t sim_device_fits(const sim_device *device, uint64_t bytes, bs_error *err);
 /* Is it a memory whose tiles a cache keeps? */
 int sim_device_is_hit(const sim_device *device, uint32_t class);
+/* The class of the memory that loads come from, behind all caches; SIM_CLASSES: none. */
+uint32_t sim_device_memory(const sim_device *device);
 #endif

@@ -63,8 +63,10 @@ static void fill_part(const sim_layout *l, const sim_class *c, uint32_t index, s
                   .credit = c->credit,
                   .interleave = c->interleave,
                   .bytes = c->bytes};
-  const double speed = (l->speed[c - d->classes] > 0 ? l->speed[c - d->classes] : 1) * share_reached(d, c);
-  p->q32 = q32_of((c->kind == SIM_SERVER ? server_rate(c, l->dtype) : c->rate[0]) * speed);
+  const double speed = l->speed[c - d->classes] > 0 ? l->speed[c - d->classes] : 1;
+  p->q32 =
+      q32_of((c->kind == SIM_SERVER ? server_rate(c, l->dtype) : c->rate[0]) * (speed * share_reached(d, c)));
+  if (c->gap > 0) p->gap = sim_round((double)c->gap / speed);
   if (c->kind == SIM_SERVER && c->does != SIM_DOES_PRODUCT) p->grain = c->grain[0];
   if (c->kind == SIM_MEMORY && c->node == SIM_NODE_OWN)
     p->workers = c->workers / d->levels[c->level + 1].each;
@@ -184,6 +186,11 @@ void sim_layout_free(sim_layout *l) {
 int32_t sim_layout_reset(sim_layout *l, bs_error *err) {
   for (uint32_t p = 0; p < l->n_parts; p++) sim_part_close(&l->parts[p]);
   return open_parts(l, err);
+}
+
+int sim_layout_has_speed(const sim_layout *l, uint32_t class) {
+  const sim_part *first = &l->parts[l->base[class]];
+  return l->n[class] > 0 && (first->q32 != 0 || first->gap != 0);
 }
 
 uint32_t sim_layout_does(const sim_layout *l, uint32_t does) {

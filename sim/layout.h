@@ -12,7 +12,8 @@ typedef struct sim_layout {
   uint32_t n_parts;
   sim_part *parts;                            /* opened */
   uint32_t base[SIM_CLASSES], n[SIM_CLASSES]; /* the parts of a class */
-  double speed[SIM_CLASSES]; /* times the device's rate, from the next reset on; 0: as the device says */
+  /* Times the device's rate, and gaps so much shorter, from the next reset on; 0: as the device says. */
+  double speed[SIM_CLASSES];
 } sim_layout;
 
 /* A place: number `index` of all of its level. With a class it is a part there; `unit` is a channel of a
@@ -61,4 +62,6 @@ void sim_layout_part_name(const sim_layout *layout, uint32_t part, char *out, ui
 uint32_t sim_layout_class_of(const sim_layout *layout, uint32_t part);
 /* What works at once in a class: workers, channels, or the links that a net has. */
 uint64_t sim_layout_units(const sim_layout *layout, uint32_t class);
+/* 1: `speed` of the class changes something: its parts have a rate or gaps. */
+int sim_layout_has_speed(const sim_layout *layout, uint32_t class);
 #endif

@@ -12,9 +12,11 @@ int sim_part_open(sim_part *p) {
   if (p->kind == SIM_MEMORY) {
     p->piece_bytes = calloc(n, sizeof *p->piece_bytes);
     p->pieces = calloc(n, sizeof *p->pieces);
+    p->served = calloc(n, sizeof *p->served);
   }
   if (p->kind == SIM_CACHE) p->cache = sim_cache_new(p->bytes);
-  return p->free != NULL && (p->kind != SIM_MEMORY || (p->piece_bytes != NULL && p->pieces != NULL)) &&
+  return p->free != NULL &&
+         (p->kind != SIM_MEMORY || (p->piece_bytes != NULL && p->pieces != NULL && p->served != NULL)) &&
          (p->kind != SIM_CACHE || p->cache != NULL);
 }
 
@@ -22,8 +24,9 @@ void sim_part_close(sim_part *p) {
   free(p->free);
   free(p->piece_bytes);
   free(p->pieces);
+  free(p->served);
   sim_cache_free(p->cache);
-  p->free = p->piece_bytes = NULL;
+  p->free = p->piece_bytes = p->served = NULL;
   p->pieces = NULL;
   p->cache = NULL;
 }
@@ -90,6 +93,7 @@ static void serve_channel(sim_part *p, uint32_t channel, uint64_t pieces, uint64
   const uint64_t end = sim_max(sim_add(begin, takes), t->last);
   p->free[channel] = end;
   p->busy = sim_add(p->busy, takes);
+  p->served[channel] = sim_add(p->served[channel], takes);
   p->gaps = sim_add(p->gaps, gaps);
   p->waited += begin - t->head;
   p->waits++;

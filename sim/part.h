@@ -42,7 +42,8 @@ typedef struct sim_part {
   struct sim_waiter *want_slot, *want_slot_last, *want_item, *want_item_last;
   /* What it did. A wait is that of a token, at a memory that of a channel's part of it. */
   uint64_t jobs, amount, busy, waited, waits;
-  uint64_t gaps; /* SIM_MEMORY: ps of all pieces; part of busy */
+  uint64_t gaps;    /* SIM_MEMORY: ps of all pieces; part of busy */
+  uint64_t *served; /* SIM_MEMORY: ps of each channel; their sum is busy */
 } sim_part;
 
 /* A token that a queue or a cache holds back; the first member of the engine's token. */

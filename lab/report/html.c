@@ -271,7 +271,7 @@ static void header(bs_text *out, const json_t *model) {
     bs_report_place(model, place, sizeof place);
     bs_report_verdict(model, verdict, sizeof verdict);
   }
-  bs_html_head(out, title);
+  bs_html_head(out, title, "report", "");
   bs_text_printf(out, "<header>\n<h1>");
   bs_svg_escape(out, title);
   bs_text_printf(out, "</h1>\n<p class=\"soft\">");

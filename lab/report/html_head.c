@@ -74,15 +74,16 @@ const char bs_html_script[] =
     "  });\n"
     "}\n";
 
-void bs_html_head(bs_text *out, const char *title) {
+void bs_html_head(bs_text *out, const char *title, const char *of, const char *style) {
   bs_text_printf(out,
                  "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                  "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
                  "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>");
   bs_svg_escape(out, title);
-  bs_text_printf(out, " - Block-Shock report</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n");
+  bs_text_printf(out, " - Block-Shock %s</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n", of);
   bs_text_append(out, bs_svg_style, strlen(bs_svg_style));
   bs_text_append(out, page_style, strlen(page_style));
+  bs_text_append(out, style, strlen(style));
   bs_text_printf(out, "</style>\n</head>\n<body>\n");
 }

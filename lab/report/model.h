@@ -70,9 +70,10 @@ void bs_report_title(const json_t *model, char *out, size_t size);
 void bs_report_place(const json_t *model, char *out, size_t size);
 /* "dense, all cores": "dense on all cores". Returns out. */
 const char *bs_against_words(const char *arm, char *out, size_t size);
-/* Prints the beginning of the page, up to <body>. */
-void bs_html_head(bs_text *out, const char *title);
-/* The script of the page. */
+/* Prints the beginning of a page, up to <body>. of: what the page is ("report"); style: CSS behind that of
+ * all pages. */
+void bs_html_head(bs_text *out, const char *title, const char *of, const char *style);
+/* The script that sorts the tables of a page. */
 extern const char bs_html_script[];
 
 /* Rows as CSV with the columns of the original harness: the sorted union of all keys of the records (values

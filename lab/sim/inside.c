@@ -2,6 +2,7 @@
  * inside.c - see inside.h. Which tile, and the runs; inside_rows.c makes the table. */
 #include "lab/sim/inside.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,11 @@
 #include "lab/error.h"
 #include "lab/sim/inside_op.h"
 #include "lab/sim/inside_rows.h"
+#include "sim/choose.h"
 #include "sim/launch.h"
 
 enum { TM, TN, TK, STAGES, GROUP, ACCUMULATORS, GRAIN, AHEAD, SPLIT, RESIDENT, ROWS };
-static const char *const names[BS_INSIDE_KNOBS] = {
+const char *const bs_inside_knob_names[BS_INSIDE_KNOBS] = {
     "tm", "tn", "tk", "stages", "group", "accumulators", "grain", "ahead", "split", "resident", "layout"};
 
 /* The knobs that make a tile, and those that an op has besides. */
@@ -39,13 +41,13 @@ static int32_t bad_value(const char *name, const char *text, bs_error *err) {
 
 static int32_t read_value(uint32_t knob, const char *text, bs_inside_knobs *k, bs_error *err) {
   int64_t value = 0;
-  if (k->n[knob] == BS_INSIDE_VALUES) return bad_value(names[knob], text, err);
+  if (k->n[knob] == BS_INSIDE_VALUES) return bad_value(bs_inside_knob_names[knob], text, err);
   if (knob == ROWS) {
     value = strcmp(text, "rows") == 0;
-    if (!value && strcmp(text, "tiles") != 0) return bad_value(names[knob], text, err);
+    if (!value && strcmp(text, "tiles") != 0) return bad_value(bs_inside_knob_names[knob], text, err);
   } else if (!bs_parse_size(text, &value) || value < (knob == AHEAD ? 0 : 1) ||
              value > (knob == TM ? 1 << 24 : 1 << 16)) {
-    return bad_value(names[knob], text, err);
+    return bad_value(bs_inside_knob_names[knob], text, err);
   }
   k->values[knob][k->n[knob]++] = (uint32_t)value;
   return BS_OK;
@@ -62,9 +64,9 @@ static int32_t read_knob(char *text, bs_inside_knobs *k, bs_error *err) {
     memcpy(k->where, value, strlen(value) + 1);
     return BS_OK;
   }
-  while (knob < BS_INSIDE_KNOBS && strcmp(names[knob], text) != 0) knob++;
+  while (knob < BS_INSIDE_KNOBS && strcmp(bs_inside_knob_names[knob], text) != 0) knob++;
   if (knob == BS_INSIDE_KNOBS) {
-    const char *nearest = bs_nearest(text, names, BS_INSIDE_KNOBS);
+    const char *nearest = bs_nearest(text, bs_inside_knob_names, BS_INSIDE_KNOBS);
     bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob: a program has no knob '%.40s'", text);
     if (nearest != NULL)
       bs_error_hint(err, "did you mean '%s'?", nearest);
@@ -181,8 +183,8 @@ static int32_t check_given(const sim_op *op, const char *text, const bs_inside_k
   const uint32_t has = knobs_of[op->kind].tile | knobs_of[op->kind].further | OF(STAGES);
   for (uint32_t i = 0; i < BS_INSIDE_KNOBS; i++)
     if (k->n[i] > 0 && !(has & OF(i)))
-      return bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob %s has no effect on %.40s", names[i],
-                          text);
+      return bs_error_set(err, BS_USAGE, "BS-INSIDE-KNOB", "--knob %s has no effect on %.40s",
+                          bs_inside_knob_names[i], text);
   return BS_OK;
 }
 
@@ -247,8 +249,9 @@ static uint32_t pick(const uint32_t *values, uint32_t n, uint32_t fallback, uint
   return values[at];
 }
 
-/* 0: there are no more. */
-static int candidate(const space *s, uint32_t i, sim_knobs *out) {
+/* As sim/choose.h has it. */
+static int candidate(const void *user, uint32_t i, sim_knobs *out) {
+  const space *s = user;
   const bs_inside_knobs *k = s->given;
   const int of_device = k->n[STAGES] == 0;
   if (s->n_tiles == 0) return 0;
@@ -280,45 +283,22 @@ static int32_t make_again(bs_inside_answer *a, const sim_knobs *knobs, bs_error 
 
 static int32_t run_once(bs_inside_answer *a, const sim_inside_config *hooks, void *told,
                         sim_inside_result *out, bs_error *err) {
-  int32_t rc = sim_layout_reset(&a->layout, err);
-  a->program.told = told;
-  if (rc == BS_OK) rc = sim_program_run(&a->program, &a->layout, hooks, out, err);
-  a->program.told = NULL;
-  return rc;
+  return sim_run_once(&a->program, &a->layout, hooks, told, out, err);
 }
 
-/* A candidate that does not fit is left out, unless none fits. *out_last: the best was simulated last, so
- * that the layout has what its parts did. */
+/* *out_last: the best was simulated last. */
 static int32_t choose(bs_inside_answer *a, const space *s, double least_gain, sim_knobs *out_best,
                       int *out_last, bs_error *err) {
-  bs_error first = BS_ERROR_INIT;
-  uint64_t best = SIM_NEVER;
-  sim_knobs knobs;
-  for (uint32_t i = 0; candidate(s, i, &knobs); i++) {
-    bs_error why = BS_ERROR_INIT;
-    sim_inside_result result;
-    int32_t rc = make_again(a, &knobs, &why);
-    if (rc == BS_OK && (double)sim_program_bound(&a->program) >= (double)best * (1 - least_gain)) {
-      a->skipped++;
-      continue;
-    }
-    if (rc == BS_OK) rc = run_once(a, NULL, NULL, &result, &why);
-    if (rc != BS_OK) {
-      if (first.code == BS_OK) first = why;
-      if (strncmp(why.id, "BS-INSIDE-S", 11) != 0) break; /* not its scratch or size */
-      a->skipped++;
-      continue;
-    }
-    a->tried++;
-    *out_last = result.settled < best;
-    if (!*out_last) continue;
-    best = result.settled;
-    a->result = result;
-    *out_best = knobs;
-  }
-  if (best != SIM_NEVER) return BS_OK;
-  if (err != NULL) *err = first;
-  return first.code;
+  const sim_choose c = {
+      .layout = &a->layout, .op = &a->what, .least_gain = least_gain, .candidate = candidate, .user = s};
+  sim_chosen chosen;
+  const int32_t rc = sim_choose_run(&c, &a->program, &chosen, err);
+  a->tried = chosen.tried;
+  a->skipped = chosen.skipped;
+  a->result = chosen.result;
+  *out_best = chosen.knobs;
+  *out_last = (int)chosen.is_last;
+  return rc;
 }
 
 /* ------------------------------------------------------------------------------------------------ */
@@ -370,6 +350,24 @@ static int32_t make_layout(const sim_device *device, const sim_op *op, uint32_t 
   return sim_layout_make_without_products(device, moves ? 0 : dtype, out, err);
 }
 
+/* A memory of a place has its own copy of what its lanes read (docs/inside.md, "The file"). */
+static int32_t check_memory(const bs_inside_answer *a, bs_error *err) {
+  const sim_device *d = a->layout.device;
+  const uint32_t class = sim_device_memory(d);
+  double copied, divided;
+  if (class == SIM_CLASSES || d->classes[class].bytes == 0) return BS_OK;
+  const sim_class *c = &d->classes[class];
+  const double parts = a->layout.n[class], has = (double)c->bytes * d->levels[c->level].places / parts;
+  bs_inside_op_bytes(&a->what, &copied, &divided);
+  const double needs = copied + ceil(divided / parts);
+  if (needs <= has) return BS_OK;
+  bs_error_set(err, BS_NO_MEMORY, "BS-INSIDE-MEMORY",
+               "the operands of %s need %.0f bytes of one memory %s of device %s, which has %.0f", a->op,
+               needs, c->name, d->name, has);
+  bs_error_hint(err, "a smaller shape or dtype; or parts.%s.bytes in the device's file", c->name);
+  return BS_NO_MEMORY;
+}
+
 /* Chooses, and makes the program. *out_simulated: its run was the last. */
 static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                     int *out_simulated, bs_error *err) {
@@ -381,6 +379,7 @@ static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_insid
   if (rc != BS_OK) return rc;
   rc = make_space(&s, device, &out->what, ask, err);
   if (rc == BS_OK) rc = make_layout(device, &out->what, dtype, &out->layout, err);
+  if (rc == BS_OK) rc = check_memory(out, err);
   if (rc == BS_OK) rc = read_where(&out->layout, ask->knobs.where, &s.where, err);
   if (ask->chosen != NULL)
     best = *ask->chosen;
@@ -412,10 +411,14 @@ int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_in
 
 int32_t bs_inside_again(bs_inside_answer *a, uint64_t *out_ps, bs_error *err) {
   sim_inside_result result = {0};
-  int32_t rc = sim_layout_reset(&a->layout, err);
-  if (rc == BS_OK) rc = sim_program_run(&a->program, &a->layout, NULL, &result, err);
+  const int32_t rc = run_once(a, NULL, NULL, &result, err);
   *out_ps = result.settled;
   return rc;
+}
+
+int32_t bs_inside_rerun(bs_inside_answer *a, const sim_inside_config *hooks, void *told, bs_error *err) {
+  sim_inside_result result;
+  return run_once(a, hooks, told, &result, err);
 }
 
 void bs_inside_close(bs_inside_answer *a) {
@@ -425,6 +428,36 @@ void bs_inside_close(bs_inside_answer *a) {
   free(a->lane_ends);
   a->rows = NULL;
   a->lane_ends = NULL;
+}
+
+/* ---- values of a device ------------------------------------------------------------------------ */
+
+static void add_value(bs_inside_knobs *k, uint32_t knob, uint32_t value) {
+  for (uint32_t i = 0; i < k->n[knob]; i++)
+    if (k->values[knob][i] == value) return;
+  if (k->n[knob] < BS_INSIDE_VALUES) k->values[knob][k->n[knob]++] = value;
+}
+
+int32_t bs_inside_own_values(const sim_device *d, const char *op, bs_inside_knobs *out, bs_error *err) {
+  bs_inside_answer a = {.op = ""};
+  const bs_inside_ask ask = {.op = op};
+  uint32_t dtype = 0;
+  space s = {0};
+  memset(out, 0, sizeof *out);
+  int32_t rc = bs_inside_op_read(op, 0, &a.what, &dtype, a.op, sizeof a.op, err);
+  if (rc == BS_OK && make_space(&s, d, &a.what, &ask, NULL) != BS_OK) s.n_tiles = 0; /* --knob gives them */
+  for (uint32_t t = 0; rc == BS_OK && t < s.n_tiles; t++) {
+    const uint32_t tile = knobs_of[s.kind].tile;
+    if (tile & OF(TM)) add_value(out, TM, s.tiles[t].tm);
+    if (tile & OF(TN)) add_value(out, TN, s.tiles[t].tn);
+    if (tile & OF(TK)) add_value(out, TK, s.tiles[t].tk);
+    if ((knobs_of[s.kind].further & OF(RESIDENT)) && d->lanes_each > 1)
+      add_value(out, RESIDENT, s.tiles[t].resident > 0 ? s.tiles[t].resident : d->lanes_each);
+  }
+  for (uint32_t i = 0; i < d->n_stages; i++) add_value(out, STAGES, d->stages[i]);
+  if (d->n_stages == 0) add_value(out, STAGES, 2);
+  for (uint32_t i = 0; i < 2 && s.kind == SIM_OP_ATTENTION; i++) add_value(out, AHEAD, i);
+  return rc;
 }
 
 /* ---- a trace ----------------------------------------------------------------------------------- */

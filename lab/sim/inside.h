@@ -9,6 +9,7 @@
 #include "sim/trace.h"
 
 enum { BS_INSIDE_KNOBS = 11, BS_INSIDE_VALUES = 8 };
+extern const char *const bs_inside_knob_names[BS_INSIDE_KNOBS]; /* in the order of bs_inside_knobs */
 
 /* Values that are tried of each knob; none: those of the device's tiles, or the default. */
 typedef struct bs_inside_knobs {
@@ -39,10 +40,14 @@ typedef struct bs_inside_answer {
 
 /* "tm=128,256;stages=2" into values. BS_USAGE BS-INSIDE-KNOB, with the nearest name. */
 int32_t bs_inside_knobs_read(const char *text, bs_inside_knobs *knobs, bs_error *err);
+/* The values that the device's tiles and stages have for an op, in the order of its file; no value: the op
+ * has no such knob, or the file says nothing. BS_USAGE, BS_UNSUPPORTED as bs_inside_open. */
+int32_t bs_inside_own_values(const sim_device *device, const char *op, bs_inside_knobs *out, bs_error *err);
 /* The first value of each knob; BS_CONFIG BS-INSIDE-KNOB: a product needs tm, tn, tk and stages. */
 int32_t bs_inside_knobs_first(const bs_inside_knobs *knobs, sim_knobs *out, bs_error *err);
-/* BS_USAGE: no such op; BS_UNSUPPORTED BS-INSIDE-OP: none that has a program; and the errors of
- * sim/program.h. Close it in every case. The device must live as long. */
+/* BS_USAGE: no such op; BS_UNSUPPORTED BS-INSIDE-OP: none that has a program; BS_NO_MEMORY BS-INSIDE-MEMORY:
+ * its operands do not fit into a memory of the device; and the errors of sim/choose.h. Close it in every
+ * case. The device must live as long. */
 int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                        bs_error *err);
 /* BS_OK: the op has a program, of this enum sim_op_kind. BS_USAGE, BS_UNSUPPORTED as above. */
@@ -52,6 +57,9 @@ int32_t bs_inside_best(const sim_device *device, const bs_inside_ask *ask, bs_in
                        bs_error *err);
 /* Runs the chosen program once more, with rates as layout.speed has them. */
 int32_t bs_inside_again(bs_inside_answer *answer, uint64_t *out_ps, bs_error *err);
+/* Runs the chosen program once more with hooks, whose user is the sim_program; its `told` is told. The layout
+ * then has what its parts did. */
+int32_t bs_inside_rerun(bs_inside_answer *answer, const sim_inside_config *hooks, void *told, bs_error *err);
 void bs_inside_close(bs_inside_answer *answer);
 /* Runs the chosen program once more and puts its spans into a trace: a rank a lane, a lane a class. */
 int32_t bs_inside_trace(bs_inside_answer *answer, sim_trace *trace, bs_error *err);

@@ -150,3 +150,31 @@ int32_t bs_inside_op_read(const char *text, uint32_t epilogue, sim_op *out, uint
                 "share/doc/blockshock/inside.md do");
   return BS_UNSUPPORTED;
 }
+
+/* ---- operands ---------------------------------------------------------------------------------- */
+
+void bs_inside_op_bytes(const sim_op *op, double *out_copied, double *out_divided) {
+  const sim_product_shape *p = &op->product;
+  const sim_attention_shape *a = &op->attention;
+  const sim_map_shape *m = &op->map;
+  const uint64_t kv_heads = op->kind == SIM_OP_ATTENTION ? a->heads / a->group : 0;
+  *out_copied = 0;
+  switch (op->kind) {
+    case SIM_OP_PRODUCT:
+      *out_copied = (double)(p->m + p->n) * (double)p->k * p->in_bytes;
+      *out_divided = (double)p->m * (double)p->n * p->out_bytes;
+      return;
+    case SIM_OP_ATTENTION:
+      *out_copied = (double)kv_heads * (double)a->t * (double)(a->d + a->e) * a->in_bytes;
+      *out_divided =
+          (double)a->heads * (double)a->s * ((double)a->d * a->in_bytes + (double)a->e * a->out_bytes);
+      return;
+    case SIM_OP_MAP:
+      *out_divided =
+          (double)m->elements * ((double)m->inputs * m->in_bytes +
+                                 (double)m->outputs * m->out_bytes / (double)(m->out_of > 0 ? m->out_of : 1));
+      return;
+    default:
+      *out_divided = 2.0 * (double)op->send.elements * op->send.bytes;
+  }
+}

@@ -12,4 +12,7 @@
  * none that has a program. */
 int32_t bs_inside_op_read(const char *text, uint32_t epilogue, sim_op *out, uint32_t *out_dtype,
                           char *out_text, size_t size, bs_error *err);
+/* The bytes of an op's operands, each counted once: those that each memory of a device has a copy of, and
+ * those that the memories divide. A product's X and W, and K and V, are read by lanes of every place. */
+void bs_inside_op_bytes(const sim_op *op, double *out_copied, double *out_divided);
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "lab/error.h"
+#include "sim/choose.h"
 
-#define FASTER 1.1
 #define BINDS_FROM 1e-3 /* of the time: below it no class is said to bind */
 
 typedef struct did {
@@ -63,18 +63,13 @@ static json_t *row_of(const bs_inside_answer *a, uint32_t class, const did *d, d
   return row;
 }
 
-/* The time with one class faster, its gaps too. The rates of the layout are as before at the next reset. */
+/* The time with one class faster. The rates of the layout are as before at the next reset. */
 static int32_t run_faster(bs_inside_answer *a, uint32_t class, double *out_us, bs_error *err) {
-  sim_inside_result result;
-  a->layout.speed[class] = FASTER;
-  int32_t rc = sim_layout_reset(&a->layout, err);
-  for (uint32_t i = 0; rc == BS_OK && i < a->layout.n[class]; i++) {
-    sim_part *p = &a->layout.parts[a->layout.base[class] + i];
-    p->gap = sim_round((double)p->gap / FASTER);
-  }
-  if (rc == BS_OK) rc = sim_program_run(&a->program, &a->layout, NULL, &result, err);
+  uint64_t ps = 0;
+  a->layout.speed[class] = SIM_FASTER;
+  const int32_t rc = bs_inside_again(a, &ps, err);
   a->layout.speed[class] = 0;
-  *out_us = rc == BS_OK ? (double)result.settled * 1e-6 : 0;
+  *out_us = (double)ps * 1e-6;
   return rc;
 }
 
@@ -135,8 +130,7 @@ int32_t bs_inside_rows(bs_inside_answer *a, bs_error *err) {
   json_t *total = total_of(a, mJ, time_us);
   for (uint32_t i = 0; rc == BS_OK && i < n; i++) {
     double us = 0;
-    const sim_part *part = &a->layout.parts[a->layout.base[classes[i]]];
-    if (part->q32 == 0 && part->gap == 0) continue;
+    if (!sim_layout_has_speed(&a->layout, classes[i])) continue;
     rc = run_faster(a, classes[i], &us, err);
     json_object_set_new(json_array_get(a->rows, i), "faster_us", json_real(us));
   }

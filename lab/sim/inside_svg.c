@@ -10,9 +10,7 @@
 enum { LANES = 64, SPANS = 200, ROW = 14, WIDTH = 900, EDGES = 110 };
 
 /* What the units do stands over loads, stores and the vector unit. */
-static const struct {
-  uint8_t colour, upper;
-} looks[SIM_WHATS] = {
+const bs_inside_look bs_inside_looks[SIM_WHATS] = {
     [SIM_LOAD_A] = {6, 0},   [SIM_LOAD_B] = {5, 0}, [SIM_PRODUCT] = {0, 1}, [SIM_EPILOGUE] = {4, 0},
     [SIM_STORE] = {1, 0},    [SIM_LOAD] = {6, 0},   [SIM_MAP] = {0, 1},     [SIM_SEND_PUT] = {5, 0},
     [SIM_SEND_GET] = {1, 0}, [SIM_LOAD_Q] = {2, 0}, [SIM_LOAD_K] = {6, 0},  [SIM_LOAD_V] = {5, 0},
@@ -29,10 +27,10 @@ static void draw_span(bs_svg *svg, const sim_trace_span *s, double top) {
   char tip[96], css[16];
   const double from = bs_scale_at(&svg->x, (double)s->begin * 1e-6),
                to = bs_scale_at(&svg->x, (double)s->end * 1e-6);
-  const double height = looks[what].upper ? ROW * 0.5 : ROW * 0.3;
+  const double height = bs_inside_looks[what].upper ? ROW * 0.5 : ROW * 0.3;
   snprintf(tip, sizeof tip, "%s: %.6f to %.6f us", s->name, (double)s->begin * 1e-6, (double)s->end * 1e-6);
-  snprintf(css, sizeof css, "p%d fill", looks[what].colour);
-  bs_svg_bar(svg, from, looks[what].upper ? top : top + ROW * 0.55, to - from, height, css, tip);
+  snprintf(css, sizeof css, "p%d fill", bs_inside_looks[what].colour);
+  bs_svg_bar(svg, from, bs_inside_looks[what].upper ? top : top + ROW * 0.55, to - from, height, css, tip);
 }
 
 /* The first spans of each lane; their number and the latest end. */
@@ -58,7 +56,7 @@ static int named(const sim_trace *trace, const char *names[SIM_WHATS], int colou
   for (int w = 0; w < SIM_WHATS; w++) {
     if (!has[w]) continue;
     names[n] = sim_what_name((uint32_t)w);
-    colours[n++] = looks[w].colour;
+    colours[n++] = bs_inside_looks[w].colour;
   }
   return n;
 }

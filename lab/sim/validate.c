@@ -11,10 +11,11 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/sim/inside.h"
+#include "lab/sim/inside_op.h"
+#include "sim/choose.h"
 
 #define LEAST_GAIN 0.01 /* a tile that can gain less is not simulated */
-#define FASTER 1.1      /* rates that are assumed, to see whether they count */
-#define COUNTS 0.01     /* of the time, that they then take less */
+#define COUNTS 0.01     /* of the time: an assumed class that takes less off it does not count */
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 
@@ -100,36 +101,16 @@ static void read_busy(const bs_inside_answer *a, bs_validate_row *row) {
   }
 }
 
-/* What an op must load and store once. */
-static double bytes_of(const sim_op *op) {
-  const sim_product_shape *p = &op->product;
-  const sim_attention_shape *a = &op->attention;
-  const sim_map_shape *m = &op->map;
-  const uint64_t kv_heads = op->kind == SIM_OP_ATTENTION ? a->heads / a->group : 0;
-  switch (op->kind) {
-    case SIM_OP_PRODUCT:
-      return (double)(p->m + p->n) * (double)p->k * p->in_bytes + (double)p->m * (double)p->n * p->out_bytes;
-    case SIM_OP_ATTENTION:
-      return (double)a->heads *
-                 ((double)a->s * (double)a->d * a->in_bytes + (double)a->s * (double)a->e * a->out_bytes) +
-             (double)kv_heads * (double)a->t * (double)(a->d + a->e) * a->in_bytes;
-    case SIM_OP_MAP:
-      return (double)m->elements *
-             ((double)m->inputs * m->in_bytes +
-              (double)m->outputs * m->out_bytes / (double)(m->out_of > 0 ? m->out_of : 1));
-    default:
-      return 2.0 * (double)op->send.elements * op->send.bytes;
-  }
-}
-
 /* The two terms of a roofline, at the rates of the layout: FLOPs by all units, each operand's bytes once. */
 static void read_roofline(const bs_inside_answer *a, bs_validate_row *row) {
   const sim_layout *l = &a->layout;
   const uint32_t unit = sim_program_unit(&a->program);
+  double copied, divided;
+  bs_inside_op_bytes(&a->what, &copied, &divided);
   row->units_s = row->memory_s = 0;
   for (uint32_t c = 0; c < l->device->n_classes; c++) {
     if (c != unit && !is_memory(l->device, c)) continue;
-    const double of = c == unit ? sim_op_flops(&a->what) : bytes_of(&a->what);
+    const double of = c == unit ? sim_op_flops(&a->what) : copied + divided;
     const double s_of =
         of * ((double)l->parts[l->base[c]].q32 / 4294967296.0) / (double)sim_layout_units(l, c) * 1e-12;
     if (c == unit)
@@ -139,14 +120,14 @@ static void read_roofline(const bs_inside_answer *a, bs_validate_row *row) {
   }
 }
 
-/* Does a rate that is assumed count? */
+/* Does a class count whose figures are assumed? */
 static int32_t read_assumed(bs_inside_answer *a, bs_validate_row *row, bs_error *err) {
   const sim_device *d = a->layout.device;
   int32_t rc = BS_OK;
   int some = 0;
   for (uint32_t c = 0; c < d->n_classes; c++) {
     some |= d->classes[c].assumed > 0;
-    a->layout.speed[c] = d->classes[c].assumed ? FASTER : 0;
+    a->layout.speed[c] = d->classes[c].assumed ? SIM_FASTER : 0;
   }
   if (some) {
     uint64_t ps = 0;
@@ -195,7 +176,7 @@ static double median(double *x, uint32_t n) {
 }
 
 /* Rows that take less than twice the shortest, and more than twice their simulated time, tell the launch. */
-static void fit_launch(const bs_validate_rows *rows, double launch_s, double *inout_launch_s) {
+static void fit_launch(const bs_validate_rows *rows, double launch_s, bs_validation *inout) {
   double left[BS_VALIDATE_MOST], shortest = HUGE_VAL;
   uint32_t n = 0;
   for (uint32_t i = 0; i < rows->n; i++)
@@ -208,40 +189,63 @@ static void fit_launch(const bs_validate_rows *rows, double launch_s, double *in
     if (row->measured_s < 2 * shortest && inside_s < row->measured_s / 2)
       left[n++] = row->measured_s - inside_s;
   }
-  if (n > 0) *inout_launch_s = median(left, n);
-}
-
-/* The geometric mean of simulated over measured time, of rows whose units, or whose memory, are busier. */
-static double ratio(const bs_validate_rows *rows, double launch_s, double new_launch_s, int units) {
-  double sum = 0;
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < rows->n; i++) {
-    const bs_validate_row *row = &rows->row[i];
-    const double inside_s = row->simulated_s - launch_s, measured_s = row->measured_s - new_launch_s;
-    if (!row->is_product || bs_validate_held_out(rows, i)) continue;
-    if ((row->unit_busy >= row->memory_busy) != units || measured_s < new_launch_s) continue;
-    sum += log(inside_s / measured_s);
-    n++;
-  }
-  return n > 0 ? exp(sum / n) : 1;
+  if (n == 0) return;
+  inout->constants.launch_s = median(left, n);
+  inout->fitted |= BS_VALIDATE_LAUNCH;
 }
 
 static double within(double x) {
   return fmin(fmax(x, BS_VALIDATE_SHARE_LEAST), BS_VALIDATE_SHARE_MOST);
 }
 
-static int32_t simulate_rows(sim_device *device, const bs_device_constants *c, int judge,
+/* By the geometric mean of simulated over measured time, of rows whose units, or whose memory, are busier. */
+static void fit_share(const bs_validate_rows *rows, double launch_s, uint32_t which, bs_validation *inout) {
+  bs_device_constants *c = &inout->constants;
+  const int units = which == BS_VALIDATE_UNITS;
+  double *share = units ? &c->units : &c->memory;
+  double sum = 0;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < rows->n; i++) {
+    const bs_validate_row *row = &rows->row[i];
+    const double inside_s = row->simulated_s - launch_s, measured_s = row->measured_s - c->launch_s;
+    if (!row->is_product || bs_validate_held_out(rows, i)) continue;
+    if ((row->unit_busy >= row->memory_busy) != units || measured_s < c->launch_s) continue;
+    sum += log(inside_s / measured_s);
+    n++;
+  }
+  if (n == 0) return;
+  *share = within(*share * exp(sum / n));
+  inout->fitted |= which;
+}
+
+/* The row of the file; of an error in the device's file that place as well, in the message. */
+static void place_error(const bs_device_file *file, const char *path, const bs_validate_row *row, int32_t rc,
+                        bs_error *err) {
+  const size_t n = strlen(err->message);
+  bs_device_place_error(file, rc, err);
+  if (strncmp(err->id, "BS-DEVICE-", 10) == 0 && err->where[0] != '\0')
+    snprintf(err->message + n, sizeof err->message - n, " (%s)", err->where);
+  bs_error_where(err, "%s:%u", path, row->line);
+}
+
+static int32_t simulate_rows(const bs_device_file *file, const bs_device_constants *c, int judge,
                              bs_validate_rows *rows, const char *path, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
   int32_t rc = BS_OK;
-  device->of_units = c->units;
-  device->of_memory = c->memory;
+  sim_device *fitted = malloc(sizeof *fitted);
+  if (fitted == NULL) return bs_no_memory(err, "a device");
+  *fitted = file->device;
+  fitted->of_units = c->units;
+  fitted->of_memory = c->memory;
   for (uint32_t i = 0; rc == BS_OK && i < rows->n; i++) {
     bs_validate_row *row = &rows->row[i];
-    const int fitted = row->is_product && !bs_validate_held_out(rows, i);
-    if (!row->has_program || fitted == judge) continue;
-    rc = simulate(device, c->launch_s, judge, row, err);
-    if (rc != BS_OK && strncmp(err->id, "BS-DEVICE-", 10) != 0) bs_error_where(err, "%s:%u", path, row->line);
+    const int is_fitted = row->is_product && !bs_validate_held_out(rows, i);
+    if (!row->has_program || is_fitted == judge) continue;
+    rc = simulate(fitted, c->launch_s, judge, row, &why);
+    if (rc != BS_OK) place_error(file, path, row, rc, &why);
   }
+  free(fitted);
+  if (rc != BS_OK && err != NULL) *err = why;
   return rc;
 }
 
@@ -284,24 +288,20 @@ static int32_t find_programs(bs_validate_rows *rows, const char *path, bs_error 
   return BS_INPUT;
 }
 
-int32_t bs_validate(const sim_device *device, const char *path, bs_validate_rows *rows, bs_validation *out,
+int32_t bs_validate(const bs_device_file *file, const char *path, bs_validate_rows *rows, bs_validation *out,
                     bs_error *err) {
-  sim_device *fitted = malloc(sizeof *fitted);
-  bs_device_constants *c = &out->constants;
-  if (fitted == NULL) return bs_no_memory(err, "a device");
-  *fitted = *device;
-  *out = (bs_validation){.constants = {(double)device->launch * 1e-12, device->of_units, device->of_memory}};
+  const sim_device *d = &file->device;
+  *out = (bs_validation){.constants = {(double)d->launch * 1e-12, d->of_units, d->of_memory}};
   int32_t rc = find_programs(rows, path, err);
   for (uint32_t round = 0; rc == BS_OK && round < BS_VALIDATE_ROUNDS; round++) {
-    const double launch_s = c->launch_s;
-    rc = simulate_rows(fitted, c, 0, rows, path, err);
+    const double launch_s = out->constants.launch_s;
+    rc = simulate_rows(file, &out->constants, 0, rows, path, err);
     if (rc != BS_OK) break;
-    fit_launch(rows, launch_s, &c->launch_s);
-    c->units = within(c->units * ratio(rows, launch_s, c->launch_s, 1));
-    c->memory = within(c->memory * ratio(rows, launch_s, c->launch_s, 0));
+    fit_launch(rows, launch_s, out);
+    fit_share(rows, launch_s, BS_VALIDATE_UNITS, out);
+    fit_share(rows, launch_s, BS_VALIDATE_MEMORY, out);
   }
-  if (rc == BS_OK) rc = simulate_rows(fitted, c, 1, rows, path, err);
-  free(fitted);
+  if (rc == BS_OK) rc = simulate_rows(file, &out->constants, 1, rows, path, err);
   if (rc != BS_OK) return rc;
   out->inside = error_of(rows, 0);
   out->roofline = error_of(rows, 1);

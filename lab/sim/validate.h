@@ -25,7 +25,7 @@ typedef struct bs_validate_row {
   double unit_busy, memory_busy;  /* shares of the time without the launch */
   sim_knobs chosen;               /* of the first round; tm 0: none yet */
   char busiest[24], knobs[160];   /* a class of parts */
-  int assumed;                    /* a rate that is assumed counts in its time */
+  int assumed;                    /* a figure that is assumed counts in its time */
 } bs_validate_row;
 
 typedef struct bs_validate_rows {
@@ -39,16 +39,20 @@ typedef struct bs_validate_error {
   double mean, bias, worst;
 } bs_validate_error;
 
+/* Constants that a row told something of; the others are those of the device. */
+enum { BS_VALIDATE_LAUNCH = 1, BS_VALIDATE_UNITS = 2, BS_VALIDATE_MEMORY = 4, BS_VALIDATE_ALL = 7 };
+
 typedef struct bs_validation {
   bs_device_constants constants;
+  uint32_t fitted; /* BS_VALIDATE_LAUNCH | .. */
   bs_validate_error inside, roofline;
 } bs_validation;
 
 /* op,seconds; # begins a comment. BS_INPUT BS-VALIDATE-FILE with the line. */
 int32_t bs_validate_read(const char *path, bs_validate_rows *out, bs_error *err);
 /* Fits on rows 1, 3, .. and judges 2, 4, .. of the products. BS_INPUT BS-VALIDATE-FEW: fewer
- * than 8 of them. */
-int32_t bs_validate(const sim_device *device, const char *path, bs_validate_rows *inout_rows,
+ * than 8 of them. The place of an error of one row is its line. */
+int32_t bs_validate(const bs_device_file *file, const char *path, bs_validate_rows *inout_rows,
                     bs_validation *out, bs_error *err);
 /* Is row i one of those that were not fitted to? */
 int bs_validate_held_out(const bs_validate_rows *rows, uint32_t i);

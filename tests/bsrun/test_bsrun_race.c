@@ -377,6 +377,26 @@ START_TEST(what_cannot_be_kept_is_printed) {
 }
 END_TEST
 
+/* The record of a layer's run whose product is PROBLEM. Free it. */
+static char *record_of_a_layer(void) {
+  json_t *constants = round_constants("ref");
+  char *text = json_dumps(constants, 0), command[800];
+  snprintf(command, sizeof command, "mkdir -p '%s'", cache);
+  ck_assert_int_eq(system(command), 0);
+  write_text(cache, "machine.json", text);
+  free(text);
+  json_decref(constants);
+  ran run =
+      bsrun(dir, "--plugin", "ref", "--plugin", KNOBBY1, "--method", "dense", "-P", "1", "--phase", "0",
+            "--set", "model.N=16", "--set", "model.K=32", "--set", "model.B=4", "--set", "model.dtype=f32",
+            "--set", "method.bias=false", "--set", "hardware.threads_per_rank=1", NULL);
+  must_be(&run, 0);
+  char *record = read_text(run_folder(&run, dir, 0), "metrics.jsonl");
+  ck_assert_ptr_nonnull(record);
+  ran_free(&run);
+  return record;
+}
+
 /* An entry of the tuner with knobs serves a layer's run, and its record says so. */
 START_TEST(a_run_takes_what_was_tuned) {
   json_t *r = report_of(
@@ -388,18 +408,7 @@ START_TEST(a_run_takes_what_was_tuned) {
   char *text = json_dumps(entry, JSON_COMPACT);
   write_text(cache, "tuning.jsonl", text);
   free(text);
-  json_t *constants = round_constants("ref");
-  text = json_dumps(constants, 0);
-  write_text(cache, "machine.json", text);
-  free(text);
-  json_decref(constants);
-  ran run =
-      bsrun(dir, "--plugin", "ref", "--plugin", KNOBBY1, "--method", "dense", "-P", "1", "--phase", "0",
-            "--set", "model.N=16", "--set", "model.K=32", "--set", "model.B=4", "--set", "model.dtype=f32",
-            "--set", "method.bias=false", "--set", "hardware.threads_per_rank=1", NULL);
-  must_be(&run, 0);
-  char *record = read_text(run_folder(&run, dir, 0), "metrics.jsonl");
-  ck_assert_ptr_nonnull(record);
+  char *record = record_of_a_layer();
   json_t *fields = json_loads(record, JSON_DISABLE_EOF_CHECK, NULL);
   const json_t *choice = json_array_get(json_object_get(fields, "choices"), 0);
   ck_assert_str_eq(text_of(choice, "key"), text_of(entry, "key"));
@@ -408,7 +417,38 @@ START_TEST(a_run_takes_what_was_tuned) {
   json_decref(fields);
   json_decref(lines);
   free(record);
-  ran_free(&run);
+}
+END_TEST
+
+#define SIMULATED "tune", PROBLEM, "--device", "cube-pe", "--strategy", "full", JSON
+
+/* A simulated choice is no measured one: no file is written, and a run takes the default. */
+START_TEST(a_simulated_choice_is_not_kept) {
+  json_t *r = report_of(bsrun(dir, SIMULATED, NULL));
+  ck_assert_str_eq(text_of(r, "origin"), "simulated");
+  json_decref(r);
+  char *kept = read_text(cache, "tuning.jsonl");
+  ck_assert_ptr_null(kept);
+  char *record = record_of_a_layer();
+  json_t *fields = json_loads(record, JSON_DISABLE_EOF_CHECK, NULL);
+  ck_assert_str_eq(text_of(json_array_get(json_object_get(fields, "choices"), 0), "origin"), "default");
+  json_decref(fields);
+  free(record);
+  /* What was measured stays, byte for byte, and is still the answer. */
+  r = report_of(bsrun(dir, TUNE, ONE, JSON, NULL));
+  char choice[200];
+  snprintf(choice, sizeof choice, "%s", text_of(r, "choice"));
+  json_decref(r);
+  kept = read_text(cache, "tuning.jsonl");
+  ck_assert_ptr_nonnull(kept);
+  json_decref(report_of(bsrun(dir, SIMULATED, NULL)));
+  char *after = read_text(cache, "tuning.jsonl");
+  ck_assert_str_eq(after, kept);
+  r = report_of(bsrun(dir, TUNE, RIGHT, "--knob", "turns=1", "--stored", "only", JSON, NULL));
+  ck_assert_str_eq(text_of(r, "choice"), choice);
+  json_decref(r);
+  free(after);
+  free(kept);
 }
 END_TEST
 
@@ -480,6 +520,7 @@ int main(void) {
                             {a_signal_leaves_what_was_found},
                             {what_cannot_be_kept_is_printed},
                             {a_run_takes_what_was_tuned},
+                            {a_simulated_choice_is_not_kept},
                             {one_point_meets_the_default},
                             {replays_of_what_was_measured},
                             {knobs_that_nobody_has, TEST_COUNT(refused)},

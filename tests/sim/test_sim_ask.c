@@ -90,6 +90,14 @@ START_TEST(units_bind_where_memory_is_fast) {
 }
 END_TEST
 
+/* Gaps of a memory are shorter where it is 10 % faster. By their rates alone the units gain more. */
+START_TEST(gaps_bind_as_rates_do) {
+  sim_asks *gaps = opened(DEVICE("800e9, gap_s: 10e-9", TILES));
+  ck_assert_uint_eq(time_of(gaps, &example).units_bind, 0);
+  sim_asks_close(gaps);
+}
+END_TEST
+
 /* The fastest of the device's tiles is what each of them alone would take at best; rows apart share channels.
  */
 START_TEST(the_fastest_tile_is_taken) {
@@ -144,6 +152,7 @@ int main(void) {
   const test_case tests[] = {{each_member_is_part_of_the_key},
                              {a_full_table_is_dropped_as_a_whole},
                              {units_bind_where_memory_is_fast},
+                             {gaps_bind_as_rates_do},
                              {the_fastest_tile_is_taken},
                              {the_sums_of_a_device},
                              {0}};

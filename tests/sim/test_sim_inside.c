@@ -191,6 +191,9 @@ START_TEST(a_run_of_bytes_is_its_pieces) {
     for (uint64_t at = address; at < address + bytes; at += 96 - at % 96) pieces++;
     sum = by_run.busy - pieces * 1000;
     ck_assert_uint_le(sum > bytes * 1000 ? sum - bytes * 1000 : bytes * 1000 - sum, 7);
+    sum = 0;
+    for (uint32_t c = 0; c < by_run.workers; c++) sum += by_run.served[c];
+    ck_assert_uint_eq(sum, by_run.busy);
     sim_part_close(&by_run);
     sim_part_close(&by_rows);
   }
