@@ -37,6 +37,17 @@ static const bs_field fields[] = {
     {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
 };
 
+static const bs_field class_fields[] = {
+    {"op", "OP, NOT FITTED", 0, 0},
+    {"rows", "ROWS", BS_FIELD_RIGHT, 0},
+    {"mean_percent", "MEAN |e| %", BS_FIELD_RIGHT, 3},
+    {"bias_percent", "BIAS %", BS_FIELD_RIGHT, 3},
+    {"worst_percent", "WORST %", BS_FIELD_RIGHT, 3},
+    {"roofline_mean_percent", "ROOFLINE'S MEAN %", BS_FIELD_RIGHT, 3},
+    {"roofline_bias_percent", "BIAS %", BS_FIELD_RIGHT, 3},
+    {"roofline_worst_percent", "WORST %", BS_FIELD_RIGHT, 3},
+};
+
 static json_t *row_of(const bs_validate_rows *rows, uint32_t i) {
   const bs_validate_row *r = &rows->row[i];
   json_t *row = json_pack("{s:s, s:f}", "op", r->op, "measured_us", 1e6 * r->measured_s);
@@ -45,7 +56,7 @@ static json_t *row_of(const bs_validate_rows *rows, uint32_t i) {
     return row;
   }
   json_object_set_new(row, "rows",
-                      json_string(!r->is_product                  ? "not fitted"
+                      json_string(!r->in_fit                      ? "not fitted"
                                   : bs_validate_held_out(rows, i) ? "held out"
                                                                   : "fitted"));
   json_object_set_new(row, "simulated_us", json_real(1e6 * r->simulated_s));
@@ -53,7 +64,7 @@ static json_t *row_of(const bs_validate_rows *rows, uint32_t i) {
   json_object_set_new(row, "roofline_us", json_real(1e6 * r->roofline_s));
   json_object_set_new(row, "roofline_percent", json_real(100 * (r->roofline_s / r->measured_s - 1)));
   json_object_set_new(row, "busiest", json_string(r->busiest));
-  json_object_set_new(row, "note", json_string(r->assumed ? "assumed" : r->is_product ? "" : "not fitted"));
+  json_object_set_new(row, "note", json_string(r->assumed ? "assumed" : r->in_fit ? "" : "not fitted"));
   json_object_set_new(row, "knobs", json_string(r->knobs));
   return row;
 }
@@ -68,14 +79,28 @@ static json_t *error_json(const bs_validate_error *e) {
                    "bias_percent", 100 * e->bias, "worst_percent", 100 * e->worst);
 }
 
+static json_t *class_json(const bs_validate_class *c) {
+  return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "op", c->op, "rows",
+                   (json_int_t)c->inside.rows, "mean_percent", 100 * c->inside.mean, "bias_percent",
+                   100 * c->inside.bias, "worst_percent", 100 * c->inside.worst, "roofline_mean_percent",
+                   100 * c->roofline.mean, "roofline_bias_percent", 100 * c->roofline.bias,
+                   "roofline_worst_percent", 100 * c->roofline.worst);
+}
+
+static json_t *classes_json(const bs_validation *v) {
+  json_t *all = json_array();
+  for (uint32_t i = 0; i < v->n_classes; i++) json_array_append_new(all, class_json(&v->classes[i]));
+  return all;
+}
+
 static int32_t print_json(const sim_device *d, const bs_validation *v, json_t *rows, bs_error *err) {
   const bs_device_constants *c = &v->constants;
   json_t *all =
-      json_pack("{s:s, s:s, s:{s:o, s:o, s:o}, s:o, s:o, s:O}", "device", d->name, "label", d->label,
+      json_pack("{s:s, s:s, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:O}", "device", d->name, "label", d->label,
                 "constants", "launch_us", constant_json(v, BS_VALIDATE_LAUNCH, 1e6 * c->launch_s), "units",
                 constant_json(v, BS_VALIDATE_UNITS, c->units), "memory",
                 constant_json(v, BS_VALIDATE_MEMORY, c->memory), "inside", error_json(&v->inside), "roofline",
-                error_json(&v->roofline), "rows", rows);
+                error_json(&v->roofline), "classes", classes_json(v), "rows", rows);
   const int32_t rc = model_print_json(all, err);
   json_decref(all);
   return rc;
@@ -92,20 +117,39 @@ static const char *constant_text(const bs_validation *v, uint32_t which, char ou
   return out;
 }
 
-static void print_head(const sim_device *d, const bs_validation *v, uint32_t fitted_rows) {
+static void print_head(const sim_device *d, const bs_validation *v, const bs_validate_rows *rows) {
+  const uint32_t fitted = rows->n_in_fit - v->inside.rows;
   char launch[32], units[32], memory[32];
+  if (fitted == 0) {
+    bs_print(stdout, "device %s (%s): its own constants, for no row is fitted\n\n", d->name, d->label);
+    return;
+  }
   bs_print(stdout, "device %s (%s): launch %s; shares of the rates: units %s, memory %s; fitted to %u rows\n",
            d->name, d->label, constant_text(v, BS_VALIDATE_LAUNCH, launch),
-           constant_text(v, BS_VALIDATE_UNITS, units), constant_text(v, BS_VALIDATE_MEMORY, memory),
-           fitted_rows);
+           constant_text(v, BS_VALIDATE_UNITS, units), constant_text(v, BS_VALIDATE_MEMORY, memory), fitted);
   if (v->fitted != BS_VALIDATE_ALL)
     bs_print(stdout, "no row told what is not fitted: the device's own value counts\n");
-  bs_print(stdout, "the %u rows that the fit has not seen:\n\n", v->inside.rows);
+  bs_print(stdout, "the %u rows that the fit has not seen:\n\n", rows->n - fitted);
 }
 
 static void print_error(const char *what, const bs_validate_error *e) {
   bs_print(stdout, "%s: mean |e| %.1f %%, bias %+.1f %%, worst %+.1f %%\n", what, 100 * e->mean,
            100 * e->bias, 100 * e->worst);
+}
+
+/* Where there are ops other than products, a table has the errors of each op. */
+static int32_t print_errors(const bs_validation *v, bs_error *err) {
+  if (v->inside.rows > 0) {
+    print_error("inside of the device", &v->inside);
+    print_error("roofline, same constants", &v->roofline);
+  }
+  if (v->n_classes == 1 && v->inside.rows > 0) return BS_OK;
+  json_t *rows = classes_json(v);
+  if (v->inside.rows > 0) bs_print(stdout, "\n");
+  const int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, class_fields,
+                                     sizeof class_fields / sizeof class_fields[0], rows, err);
+  json_decref(rows);
+  return rc;
 }
 
 static int32_t print(const args *a, const sim_device *d, const bs_validation *v, const bs_validate_rows *rows,
@@ -116,18 +160,17 @@ static int32_t print(const args *a, const sim_device *d, const bs_validation *v,
   const int table = format == BS_FORMAT_TABLE;
   for (uint32_t i = 0; i < rows->n; i++) {
     json_t *row = row_of(rows, i);
-    if (!rows->row[i].is_product || bs_validate_held_out(rows, i)) json_array_append(shown, row);
+    if (!rows->row[i].in_fit || bs_validate_held_out(rows, i)) json_array_append(shown, row);
     json_array_append_new(all, row);
   }
   if (rc == BS_OK && format == BS_FORMAT_JSON) {
     rc = print_json(d, v, all, err);
   } else if (rc == BS_OK) {
-    if (table) print_head(d, v, rows->n_products - v->inside.rows);
+    if (table) print_head(d, v, rows);
     rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], table ? shown : all, err);
     if (rc == BS_OK && table) {
       bs_print(stdout, "\n");
-      print_error("inside of the device", &v->inside);
-      print_error("roofline, same constants", &v->roofline);
+      rc = print_errors(v, err);
     }
   }
   json_decref(shown);
@@ -147,7 +190,13 @@ static int32_t name_of(const args *a, const sim_device *d, char *out, size_t siz
 }
 
 /* A launch of a second, or a share at a limit of the fit, is of other units, rows or another device. */
-static int32_t check_constants(const bs_device_constants *c, bs_error *err) {
+static int32_t check_constants(const bs_validation *v, bs_error *err) {
+  const bs_device_constants *c = &v->constants;
+  if (v->inside.rows == 0) {
+    bs_error_set(err, BS_INPUT, "BS-VALIDATE-FIT", "no row is fitted: nothing is written");
+    bs_error_hint(err, "give products without a launch_s, at least %d", BS_VALIDATE_LEAST);
+    return BS_INPUT;
+  }
   const double least = fmin(c->units, c->memory), most = fmax(c->units, c->memory);
   if (c->launch_s <= 1 && least > BS_VALIDATE_SHARE_LEAST && most < BS_VALIDATE_SHARE_MOST) return BS_OK;
   bs_error_set(
@@ -164,19 +213,20 @@ static int32_t write_device(const args *a, const bs_device_file *file, const bs_
   const char *path = args_value(a, "to");
   char name[sizeof file->device.name];
   bs_text text = {0};
-  int32_t rc = check_constants(&v->constants, err);
+  int32_t rc = check_constants(v, err);
   if (rc == BS_OK) rc = name_of(a, &file->device, name, sizeof name, err);
   if (rc != BS_OK) return rc;
-  bs_text_printf(
-      &text,
-      "# Made by `bsrun sim validate %s --device %s`. Constants were fitted to measured times%s%s%s.\n"
-      "# On %u rows that the fit had not seen: mean |e| %.1f %%, bias %+.1f %%, worst %+.1f %%;\n"
-      "# a roofline with the same constants: %.1f, %+.1f, %+.1f %%.\n",
-      a->words[0], args_value(a, "device"), v->fitted & BS_VALIDATE_LAUNCH ? "" : "; launch: not fitted",
-      v->fitted & BS_VALIDATE_UNITS ? "" : "; units: not fitted",
-      v->fitted & BS_VALIDATE_MEMORY ? "" : "; memory: not fitted", v->inside.rows, 100 * v->inside.mean,
-      100 * v->inside.bias, 100 * v->inside.worst, 100 * v->roofline.mean, 100 * v->roofline.bias,
-      100 * v->roofline.worst);
+  bs_text_printf(&text, "# Made by `bsrun sim validate");
+  for (size_t i = 0; i < a->n_words; i++) bs_text_printf(&text, " %s", a->words[i]);
+  bs_text_printf(&text,
+                 " --device %s`. Constants were fitted to measured times%s%s%s.\n"
+                 "# On %u rows that the fit had not seen: mean |e| %.1f %%, bias %+.1f %%, worst %+.1f %%;\n"
+                 "# a roofline with the same constants: %.1f, %+.1f, %+.1f %%.\n",
+                 args_value(a, "device"), v->fitted & BS_VALIDATE_LAUNCH ? "" : "; launch: not fitted",
+                 v->fitted & BS_VALIDATE_UNITS ? "" : "; units: not fitted",
+                 v->fitted & BS_VALIDATE_MEMORY ? "" : "; memory: not fitted", v->inside.rows,
+                 100 * v->inside.mean, 100 * v->inside.bias, 100 * v->inside.worst, 100 * v->roofline.mean,
+                 100 * v->roofline.bias, 100 * v->roofline.worst);
   bs_device_calibrated(file, name, &v->constants, &text);
   const int why = text.failed ? ENOMEM : bs_out_text(path, text.data, text.size);
   bs_text_free(&text);
@@ -208,10 +258,10 @@ static int32_t run(const args *a, bs_error *err) {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--device is missing");
     bs_error_hint(err, "bsrun sim validate docs/data/llmcompass-a100-gemm.csv --device a100-sxm");
   }
-  if (rc == BS_OK) rc = bs_validate_read(a->words[0], rows, err);
+  for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) rc = bs_validate_read(a->words[i], rows, err);
   if (rc == BS_OK) rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = bs_device_open(dir, args_value(a, "device"), &file, err);
-  if (rc == BS_OK) rc = bs_validate(&file, a->words[0], rows, &v, err);
+  if (rc == BS_OK) rc = bs_validate(&file, rows, &v, err);
   if (rc == BS_OK && args_has(a, "to")) rc = write_device(a, &file, &v, err);
   if (rc == BS_OK) rc = print(a, &file.device, &v, rows, err);
   if (rc == BS_OK) tell_beyond(a, &v);
@@ -223,21 +273,22 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb sim_validate_verb = {
     .name = "validate",
-    .words = "ROWS.csv --device D [--to FILE]",
+    .words = "ROWS.csv... --device D [--to FILE]",
     .summary = "hold the inside of a device to measured times of ops",
     .about =
         "ROWS has a head, op,seconds, and a line for each measured op. Three constants are fitted to\n"
-        "every second row: the launch, and the shares of their rates that units and memories reach.\n"
-        "The errors are those of the other rows, of the device and of a roofline with the same\n"
-        "constants. A row whose time an assumed figure of the device changes says so. --to writes a\n"
-        "calibrated device.\n",
+        "every second product: the launch, and the shares of their rates that units and memories\n"
+        "reach. The errors are those of the other rows, of the device and of a roofline with the same\n"
+        "constants. With the head op,seconds,launch_s each row has its own launch, and is not fitted.\n"
+        "A row whose time an assumed figure of the device changes says so. --to writes a calibrated\n"
+        "device.\n",
     .examples =
-        "  bsrun sim validate docs/data/llmcompass-a100-gemm.csv --device a100-sxm\n"
+        "  bsrun sim validate docs/data/llmcompass-a100-{gemm,maps}.csv --device a100-sxm\n"
         "  bsrun sim validate rows.csv --device a100-sxm --to mine.yaml\n"
         "  bsrun sim explain --inside 'matmul n4096k4096b4096:f16' --device ./mine.yaml\n",
     .options = options,
     .run = run,
     .min_words = 1,
-    .max_words = 1,
+    .max_words = 16,
     .takes = ":file",
 };

@@ -169,6 +169,10 @@ sim_waiter *sim_cache_fill(sim_cache *c, uint32_t i, uint64_t ready) {
   return first;
 }
 
+void sim_cache_room(sim_cache *c, uint64_t bytes) {
+  c->bytes = bytes;
+}
+
 uint64_t sim_cache_hits(const sim_cache *c) {
   return c->hits;
 }

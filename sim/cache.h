@@ -22,6 +22,8 @@ enum sim_cache_answer sim_cache_use(sim_cache *cache, uint64_t key, uint64_t byt
                                     uint64_t *out_ready, uint32_t *out_line);
 /* The fill of a line commits at `ready`. Returns the waiters, linked, or NULL. */
 sim_waiter *sim_cache_fill(sim_cache *cache, uint32_t line, uint64_t ready);
+/* Changes its bytes, before its first use. */
+void sim_cache_room(sim_cache *cache, uint64_t bytes);
 uint64_t sim_cache_hits(const sim_cache *cache);
 uint64_t sim_cache_misses(const sim_cache *cache);
 #endif

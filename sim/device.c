@@ -71,10 +71,10 @@ static int32_t read_levels(sim_device *d, const sim_node *node, bs_error *err) {
 }
 
 static int32_t read_lane(sim_device *d, const sim_node *node, bs_error *err) {
-  static const char *const fields[] = {"at", "count", "scratch_B"};
+  static const char *const fields[] = {"at", "count", "scratch_B", "slots_B"};
   const sim_node *at;
   uint64_t count = 1;
-  int32_t rc = sim_read_fields(node, fields, 3, err);
+  int32_t rc = sim_read_fields(node, fields, 4, err);
   if (rc != BS_OK) return rc;
   at = sim_tree_entry(node, "at");
   if (at == NULL) return sim_read_wrong(node, err, "BS-DEVICE-FIELD", "a lane needs the field at");
@@ -82,6 +82,7 @@ static int32_t read_lane(sim_device *d, const sim_node *node, bs_error *err) {
   if (rc == BS_OK) rc = sim_read_count(sim_tree_entry(node, "count"), 1, 64, &count, err);
   if (rc == BS_OK)
     rc = sim_read_count(sim_tree_entry(node, "scratch_B"), 0, UINT64_C(1) << 40, &d->scratch, err);
+  if (rc == BS_OK) rc = sim_read_count(sim_tree_entry(node, "slots_B"), 0, UINT64_C(1) << 40, &d->slots, err);
   d->lanes_each = (uint32_t)count;
   d->lanes = d->levels[d->lane_level].places * d->lanes_each;
   if (rc == BS_OK && d->lanes > SIM_LANES_MOST)
@@ -108,10 +109,14 @@ static int32_t read_way(const sim_device *d, const sim_node *node, sim_way_of *o
 
 /* A cache is followed by the memory that it keeps its tiles in. */
 static int32_t check_caches(const sim_device *d, const sim_node *node, const sim_way_of *way, bs_error *err) {
+  uint32_t caches = 0;
   for (uint32_t i = 0; i < way->n; i++) {
     const sim_class *c = &d->classes[way->classes[i]];
     uint32_t k = i + 1;
     if (c->kind != SIM_CACHE) continue;
+    if (++caches > SIM_CACHES)
+      return sim_read_wrong(node, err, "BS-DEVICE-WAY", "%s is cache number %u on this way, %d are allowed",
+                            c->name, caches, SIM_CACHES);
     while (k < way->n && way->classes[k] != c->hit) k++;
     if (k == way->n)
       return sim_read_wrong(node, err, "BS-DEVICE-WAY",

@@ -68,6 +68,7 @@ typedef struct sim_device {
   } levels[SIM_LEVELS];
   uint32_t lane_level, lanes_each, lanes;
   uint64_t scratch; /* bytes of a place, which its lanes share */
+  uint64_t slots;   /* of them, those that the slots of a product's operands may take; 0: all */
   uint32_t n_classes;
   sim_class classes[SIM_CLASSES];
   sim_way_of ways[SIM_WAYS], launch_out, launch_back;

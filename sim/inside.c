@@ -32,13 +32,16 @@ static void push(world *w, token *t, uint64_t time) {
 static int checked(world *w, const token *t) {
   const sim_job *j = &t->job;
   int good = j->n_stops <= SIM_STOPS && j->n_needs <= SIM_NEEDS;
+  uint32_t caches = 0;
   for (uint32_t s = 0; good && s < j->n_stops; s++) {
     good = j->stops[s].part < w->config->n_parts;
     if (good) good = (j->stops[s].how != SIM_PASS) == (w->config->parts[j->stops[s].part].kind == SIM_QUEUE);
+    if (good) caches += w->config->parts[j->stops[s].part].kind == SIM_CACHE;
   }
+  good = good && caches <= SIM_CACHES;
   if (!good)
-    fail(w, BS_INVALID_ARGUMENT, "BS-INSIDE-JOB", "a stop that is no part, or too many stops or needs",
-         t->lane, t->index);
+    fail(w, BS_INVALID_ARGUMENT, "BS-INSIDE-JOB",
+         "a stop that is no part, or too many stops, needs or caches", t->lane, t->index);
   return good;
 }
 
@@ -155,14 +158,20 @@ static int at_queue(token *t, sim_part *p, const sim_stop *stop, uint64_t now) {
 }
 
 /* Who waited for a line goes on when it is filled. */
-static void fill(world *w, sim_part *p, token *t) {
-  token *who = (token *)(void *)sim_cache_fill(p->cache, t->line, t->flow.whole);
+static void fill(world *w, sim_part *p, token *t, uint32_t line) {
+  token *who = (token *)(void *)sim_cache_fill(p->cache, line, t->flow.whole);
   while (who != NULL) {
     token *next = (token *)(void *)who->waiter.next;
     push(w, who, sim_max(t->flow.whole, who->flow.head));
     who = next;
   }
-  t->line = 0;
+}
+
+/* Which of the caches on the token's way the stop is. */
+static uint32_t number_of_cache(const world *w, const token *t, uint32_t stop) {
+  uint32_t n = 0;
+  for (uint32_t s = 0; s < stop; s++) n += w->config->parts[t->job.stops[s].part].kind == SIM_CACHE;
+  return n;
 }
 
 /* The number of the stop at the memory that the cache keeps its tiles in; its own number where there is none.
@@ -182,7 +191,7 @@ static void go_on_at(token *t, uint64_t ready) {
 /* 0: it waits for the fill of another token. */
 static int at_cache(world *w, token *t, sim_part *p, const sim_stop *stop, uint64_t now) {
   uint64_t ready = now;
-  const uint32_t hit = stop_of_hit(t, p);
+  const uint32_t hit = stop_of_hit(t, p), number = number_of_cache(w, t, t->at);
   if (t->waits) {
     t->waits = 0;
     go_on_at(t, now);
@@ -191,7 +200,7 @@ static int at_cache(world *w, token *t, sim_part *p, const sim_stop *stop, uint6
   }
   p->jobs++;
   p->amount += stop->amount;
-  switch (sim_cache_use(p->cache, t->job.key, stop->amount, &t->waiter, &ready, &t->line)) {
+  switch (sim_cache_use(p->cache, t->job.key, stop->amount, &t->waiter, &ready, &t->lines[number])) {
     case SIM_CACHE_NO_MEMORY:
       fail(w, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for the lines of a cache", t->lane, t->index);
       return 0;
@@ -207,21 +216,23 @@ static int at_cache(world *w, token *t, sim_part *p, const sim_stop *stop, uint6
   }
 }
 
-/* The cache that the token fills, when it comes to this part; or NULL. */
-static sim_part *filled_before(world *w, const token *t, uint32_t part) {
+/* The token fills the lines of caches that go on at this part. */
+static void fill_before(world *w, token *t, uint32_t part) {
+  uint32_t number = 0;
   for (uint32_t s = 0; s < t->at; s++) {
     sim_part *p = &w->config->parts[t->job.stops[s].part];
-    if (p->kind == SIM_CACHE && p->hit == part) return p;
+    if (p->kind != SIM_CACHE) continue;
+    if (p->hit == part && t->lines[number] != 0) {
+      fill(w, p, t, t->lines[number]);
+      t->lines[number] = 0;
+    }
+    number++;
   }
-  return NULL;
 }
 
 static void at_memory(world *w, token *t, sim_part *p, const sim_stop *stop) {
   const sim_flow before = t->flow;
-  if (t->line != 0) {
-    sim_part *cache = filled_before(w, t, stop->part);
-    if (cache != NULL) fill(w, cache, t);
-  }
+  if (t->lines[0] != 0 || t->lines[1] != 0) fill_before(w, t, stop->part);
   const sim_request request = {stop->amount, t->job.address, t->job.pitch, t->job.rows};
   sim_part_access(p, &request, &t->flow);
   if (!t->job.posted || t->at + 1 != t->job.n_stops) return;

@@ -13,8 +13,8 @@ typedef struct sim_token {
   uint64_t index, begin, ready;
   uint64_t commit; /* of a posted store */
   uint32_t lane, at;
-  uint32_t unmet; /* needs that have not ended */
-  uint32_t line;  /* of a cache, that it fills; 0: none */
+  uint32_t unmet;             /* needs that have not ended */
+  uint32_t lines[SIM_CACHES]; /* of each cache among its stops, that it fills; 0: none */
   uint8_t ended, queues, waits;
   /* Who needs this job: a place in the ring times SIM_NEEDS, and the number of its need, plus 1; 0: the end
    * of the list. */

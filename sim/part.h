@@ -14,6 +14,7 @@ enum sim_part_kind {
   SIM_QUEUE,      /* slots and items */
   SIM_PART_KINDS
 };
+enum { SIM_CACHES = 2 }; /* at most, on the way of a token */
 
 /* Where a token is. Behind a link the last flit goes on at `tail`, and the whole token is there at `whole`.
  */

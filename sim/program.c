@@ -144,10 +144,12 @@ int32_t sim_program_run(sim_program *p, sim_layout *layout, const sim_inside_con
   config.lane_name = name_lane;
   config.part_name = name_part;
   config.user = p;
-  if (of_product)
+  if (of_product) {
     p->product.err = err;
-  else
+    sim_product_widen(&p->product, layout);
+  } else {
     p->plan.err = err;
+  }
   const int32_t rc = run(p, &config, of_product ? &p->product.rc : &p->plan.rc, out, err);
   return rc == BS_OK && of_product && p->product.knobs.split > 1 ? run_adding(p, &config, out, err) : rc;
 }

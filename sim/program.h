@@ -44,7 +44,7 @@ typedef struct sim_knobs {
   /* Product: parts of the depth, each with tiles of its own, that are stored as sums in f32 without an
    * epilogue. sim_program adds them behind a barrier. 0: 1. */
   uint32_t split;
-  uint32_t resident; /* product: lanes of a place that take tiles; 0: all */
+  uint32_t resident; /* lanes of a place that take tiles, of a product as many as have room; 0: all */
   uint32_t ahead;    /* attention: products of later scores that go before P V; less than stages */
 } sim_knobs;
 

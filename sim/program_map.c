@@ -40,10 +40,10 @@ int32_t sim_map_make(const sim_layout *layout, const sim_map_shape *shape, const
   m->jobs_a_tile = first_store(m) + s->outputs;
   if (m->maps) rc = sim_plan_has(&m->plan, m->plan.vector, "unit for maps", "a server with does: map", err);
   if (rc == BS_OK) rc = sim_plan_tokens((double)m->tiles * m->jobs_a_tile, err);
-  return rc == BS_OK ? sim_device_fits(
-                           layout->device,
-                           (uint64_t)layout->device->lanes_each * m->plan.knobs.stages * tile_bytes(m), err)
-                     : rc;
+  return rc == BS_OK
+             ? sim_device_fits(layout->device,
+                               (uint64_t)m->plan.knobs.resident * m->plan.knobs.stages * tile_bytes(m), err)
+             : rc;
 }
 
 /* A slot of an input is free behind what read it `stages` tiles back, one of an output behind its store. */

@@ -35,6 +35,7 @@ int32_t sim_plan_make(const sim_layout *layout, const sim_knobs *knobs, int colu
   out->queue = queue_of(layout->device);
   if (k->accumulators == 0) k->accumulators = 1;
   k->grain = 1;
+  k->resident = sim_resident(layout, knobs);
   if (k->tm > 0 && k->tm <= most && (!columns || (k->tn > 0 && k->tn <= most)) && k->stages > 0 &&
       k->stages <= SIM_PROGRAM_STAGES && k->accumulators <= SIM_PROGRAM_STAGES &&
       (k->ahead == 0 || k->ahead < k->stages))

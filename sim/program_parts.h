@@ -65,6 +65,8 @@ static inline void sim_need(sim_job *job, uint64_t back) {
   if (back > 0 && back < SIM_OPEN) job->needs[job->n_needs++] = (uint32_t)back;
 }
 
+/* Gives a cache of tiles in flight room for those of merged steps. The layout was reset, and has not run. */
+void sim_product_widen(const sim_product *p, sim_layout *layout);
 /* BS_CONFIG BS-INSIDE-KNOB: more places than there are. */
 int32_t sim_where_check(const sim_layout *layout, const sim_knobs *knobs, bs_error *err);
 /* Sets the classes, and checks tm, tn (where `columns`), stages and accumulators. */

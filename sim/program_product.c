@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "sim/cache.h"
 #include "sim/program_parts.h"
 
 /* Where the operands begin; a home depends on addresses by tile, so that these are multiples of any tile. */
@@ -33,11 +34,32 @@ static int32_t check_knobs(const sim_knobs *k, bs_error *err) {
   return BS_CONFIG;
 }
 
-/* Slots of A and B, sums in f32, and a tile of Y that leaves. */
+/* Slots of A and B of a lane. */
+static uint64_t slots_of(const sim_product *p) {
+  const sim_knobs *k = &p->knobs;
+  return (uint64_t)k->stages * (k->tm + k->tn) * k->tk * p->shape.in_bytes;
+}
+
+/* Fewer lanes of a place work where its slots do not hold the operands of all. */
+static int32_t fit_slots(sim_product *p, bs_error *err) {
+  const sim_device *d = p->layout->device;
+  const uint64_t bytes = slots_of(p);
+  if (d->slots == 0) return BS_OK;
+  if (bytes <= d->slots) {
+    p->knobs.resident = (uint32_t)least(p->knobs.resident, d->slots / bytes);
+    return BS_OK;
+  }
+  bs_error_set(err, BS_NO_MEMORY, "BS-INSIDE-SCRATCH",
+               "the slots of a lane's operands take %llu bytes, %s has %llu for those of a place",
+               (unsigned long long)bytes, d->name, (unsigned long long)d->slots);
+  bs_error_hint(err, "smaller tiles, or fewer stages");
+  return BS_NO_MEMORY;
+}
+
+/* Slots, sums in f32, and a tile of Y that leaves. */
 static uint64_t scratch_of(const sim_product *p) {
   const sim_knobs *k = &p->knobs;
-  return (uint64_t)k->stages * (k->tm + k->tn) * k->tk * p->shape.in_bytes +
-         (uint64_t)k->tm * k->tn * (4 * k->accumulators + p->shape.out_bytes);
+  return slots_of(p) + (uint64_t)k->tm * k->tn * (4 * k->accumulators + p->shape.out_bytes);
 }
 
 static void set_depth(sim_product *p, uint32_t grain) {
@@ -45,6 +67,17 @@ static void set_depth(sim_product *p, uint32_t grain) {
   p->depth = p->knobs.tk * grain;
   p->steps = sim_divided(sim_divided(p->shape.k, p->depth), p->knobs.split);
   p->jobs_a_tile = STEP * p->steps + TAIL;
+}
+
+/* The nearer of two caches on the way of loads: it holds tiles in flight, which neighbours want at one time.
+ */
+static int is_near(const sim_device *d, uint32_t class) {
+  const sim_way_of *way = &d->ways[SIM_WAY_LOAD];
+  uint32_t i = 0;
+  while (i < way->n && way->classes[i] != class) i++;
+  for (i++; i < way->n; i++)
+    if (d->classes[way->classes[i]].kind == SIM_CACHE) return d->classes[class].kind == SIM_CACHE;
+  return 0;
 }
 
 /* Do the bytes in flight of all lanes stay below half of each cache? Lanes of one row or column of tiles
@@ -56,7 +89,7 @@ static int caches_hold(const sim_product *p) {
   const uint64_t flight =
       p->knobs.stages * (rows * p->knobs.tm + columns * p->knobs.tn) * p->depth * p->shape.in_bytes;
   for (uint32_t c = 0; c < d->n_classes; c++)
-    if (d->classes[c].kind == SIM_CACHE && flight > d->classes[c].bytes / 2) return 0;
+    if (d->classes[c].kind == SIM_CACHE && !is_near(d, c) && flight > d->classes[c].bytes / 2) return 0;
   return 1;
 }
 
@@ -92,6 +125,7 @@ int32_t sim_product_make(const sim_layout *layout, const sim_product_shape *shap
   }
   int32_t rc = check_knobs(&p->knobs, err);
   if (rc == BS_OK) rc = sim_where_check(layout, &p->knobs, err);
+  if (rc == BS_OK) rc = fit_slots(p, err);
   if (rc != BS_OK) return rc;
   p->unit = sim_layout_does(layout, SIM_DOES_PRODUCT);
   p->vector = sim_layout_does(layout, SIM_DOES_MAP);
@@ -250,6 +284,12 @@ uint64_t sim_product_jobs(const sim_product *p) {
   return p->tiles * p->jobs_a_tile;
 }
 
+static uint32_t place_in(const sim_way_of *way, uint32_t class) {
+  uint32_t i = 0;
+  while (i < way->n && way->classes[i] != class) i++;
+  return i;
+}
+
 uint64_t sim_product_bound(const sim_product *p) {
   const sim_device *d = p->layout->device;
   const sim_product_shape *s = &p->shape;
@@ -258,12 +298,11 @@ uint64_t sim_product_bound(const sim_product *p) {
   uint64_t amounts[SIM_CLASSES] = {0}, bound = 0;
   const uint64_t once = (s->m + s->n) * s->k * s->in_bytes; /* what no cache can spare */
   for (uint32_t w = SIM_WAY_LOAD; w <= SIM_WAY_STORE; w++) {
-    uint32_t past = SIM_CLASSES; /* the memory that hits go on at */
+    uint32_t past = 0; /* hits of the caches so far go on here */
     for (uint32_t i = 0; i < d->ways[w].n; i++) {
       const uint32_t c = d->ways[w].classes[i], kind = d->classes[c].kind;
-      if (kind == SIM_CACHE) past = d->classes[c].hit;
-      if (c == past) past = SIM_CLASSES;
-      if (kind == SIM_LINK || kind == SIM_MEMORY) amounts[c] += past == SIM_CLASSES ? moved[w] : once;
+      if (kind == SIM_CACHE) past = (uint32_t)sim_max(past, place_in(&d->ways[w], d->classes[c].hit));
+      if (kind == SIM_LINK || kind == SIM_MEMORY) amounts[c] += i < past ? once : moved[w];
     }
   }
   amounts[p->unit] = p->tiles * p->steps * p->amount;
@@ -282,6 +321,13 @@ static void name_part(void *user, uint32_t part, char *out, uint32_t size) {
   sim_layout_part_name(p->layout, part, out, size);
 }
 
+void sim_product_widen(const sim_product *p, sim_layout *l) {
+  const sim_device *d = l->device;
+  for (uint32_t c = 0; c < d->n_classes; c++)
+    for (uint32_t i = 0; i < l->n[c] && p->knobs.grain > 1 && is_near(d, c); i++)
+      sim_cache_room(l->parts[l->base[c] + i].cache, p->knobs.grain * d->classes[c].bytes);
+}
+
 int32_t sim_product_run(sim_product *p, sim_layout *layout, const sim_inside_config *hooks,
                         sim_inside_result *out, bs_error *err) {
   sim_inside_config config = hooks != NULL ? *hooks : (sim_inside_config){0};
@@ -294,6 +340,7 @@ int32_t sim_product_run(sim_product *p, sim_layout *layout, const sim_inside_con
   config.user = p;
   p->rc = BS_OK;
   p->err = err;
+  sim_product_widen(p, layout);
   const int32_t rc = sim_inside_run(&config, out, err);
   return rc != BS_OK ? rc : p->rc;
 }

@@ -26,7 +26,7 @@ static const struct {
     [SIM_OP_PRODUCT] = {OF(TM) | OF(TN) | OF(TK),
                         OF(GROUP) | OF(ACCUMULATORS) | OF(GRAIN) | OF(SPLIT) | OF(RESIDENT) | OF(ROWS)},
     [SIM_OP_ATTENTION] = {OF(TM) | OF(TN), OF(ACCUMULATORS) | OF(AHEAD)},
-    [SIM_OP_MAP] = {OF(TM), 0},
+    [SIM_OP_MAP] = {OF(TM), OF(RESIDENT)},
     [SIM_OP_SEND] = {OF(TM), 0}};
 enum { MAP_TILE = 16384 }; /* elements of all lanes of a place, unless tm is given */
 
@@ -205,6 +205,22 @@ static int given_tiles(space *s) {
   return 1;
 }
 
+/* A tile of a map: whole rows. Where the buffers of all lanes of a place do not fit, fewer lanes work. */
+static sim_knobs map_tile(const space *s, const sim_op *op) {
+  const sim_device *d = s->device;
+  const uint64_t row = s->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1,
+                 most = MAP_TILE / d->lanes_each;
+  sim_knobs k = {.tm = (uint32_t)(row < most ? most / row * row : row)};
+  if (s->kind != SIM_OP_MAP || d->scratch == 0) return k;
+  const uint32_t stages = s->given->n[STAGES] > 0 ? s->given->values[STAGES][0]
+                          : d->n_stages > 0       ? d->stages[0]
+                                                  : 2;
+  const uint64_t bytes =
+      stages * row * (op->map.inputs * op->map.in_bytes + op->map.outputs * op->map.out_bytes);
+  for (k.resident = d->lanes_each; k.resident > 1 && k.resident * bytes > d->scratch;) k.resident /= 2;
+  return k;
+}
+
 /* The tiles of the device that go with the knobs that are given. */
 static void device_tiles(space *s, const sim_op *op) {
   const sim_device *d = s->device;
@@ -220,10 +236,8 @@ static void device_tiles(space *s, const sim_op *op) {
     for (uint32_t t = 0; t < d->n_attention; t++)
       if (asks(k, TM, d->attention[t][0]) && asks(k, TN, d->attention[t][1]))
         s->tiles[s->n_tiles++] = (sim_knobs){.tm = d->attention[t][0], .tn = d->attention[t][1]};
-  } else { /* whole rows */
-    const uint64_t row = s->kind == SIM_OP_MAP && op->map.row > 1 ? op->map.row : 1;
-    const uint64_t most = MAP_TILE / d->lanes_each;
-    s->tiles[s->n_tiles++] = (sim_knobs){.tm = (uint32_t)(row < most ? most / row * row : row)};
+  } else {
+    s->tiles[s->n_tiles++] = map_tile(s, op);
   }
 }
 

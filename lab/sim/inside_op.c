@@ -17,11 +17,17 @@ static const struct simple {
   uint32_t inputs, outputs, ops;
   uint32_t out_bytes; /* 0: as the inputs */
   uint32_t rows;      /* 1: a row lies in one tile; 2: and becomes one element */
-} simples[] = {{"map", 1, 1, 1, 0, 0},        {"activate", 1, 1, 1, 0, 0},
-               {"convert", 1, 1, 1, 4, 0},    {"normalize", 1, 1, 4, 0, 1},
-               {"reduce", 1, 1, 1, 0, 2},     {"quantize_groups", 1, 1, 2, 1, 0},
-               {"sgd_update", 2, 1, 2, 0, 0}, {"adamw_update", 4, 3, 12, 0, 0},
-               {"copy", 1, 1, 0, 0, 0},       {"send", 1, 1, 0, 0, 0}};
+} simples[] = {{"map", 1, 1, 1, 0, 0},
+               {"activate", 1, 1, 1, 0, 0},
+               {"convert", 1, 1, 1, 4, 0},
+               {"normalize", 1, 1, 4, 0, 1},
+               {"softmax", 1, 1, 5, 0, 1},
+               {"reduce", 1, 1, 1, 0, 2},
+               {"quantize_groups", 1, 1, 2, 1, 0},
+               {"sgd_update", 2, 1, 2, 0, 0},
+               {"adamw_update", 4, 3, 12, 0, 0},
+               {"copy", 1, 1, 0, 0, 0},
+               {"send", 1, 1, 0, 0, 0}};
 enum { SIMPLES = sizeof simples / sizeof simples[0] };
 
 static const struct simple *simple_of(const char *text) {

@@ -22,54 +22,73 @@
 static int32_t bad_line(const char *path, uint32_t line, const char *what, bs_error *err) {
   bs_error_set(err, BS_INPUT, "BS-VALIDATE-FILE", "%s", what);
   bs_error_where(err, "%s:%u", path, line);
-  bs_error_hint(err, "the first line is op,seconds; then lines as in: matmul n4096k4096b64:f16,0.0001");
+  bs_error_hint(err,
+                "the first line is op,seconds or op,seconds,launch_s; then lines as in: matmul "
+                "n4096k4096b64:f16,0.0001");
   return BS_INPUT;
 }
 
-static int32_t read_row(const char *path, char *text, uint32_t line, bs_validate_rows *rows, bs_error *err) {
-  bs_validate_row *row = &rows->row[rows->n];
-  char *comma = strchr(text, ',');
+static const char *const heads[] = {"op,seconds", "op,seconds,launch_s"};
+enum { NO_HEAD = sizeof heads / sizeof heads[0] };
+
+/* `head` is one of heads[]: the second has a launch in each row. */
+static int32_t read_row(const char *path, int head, char *text, uint32_t line, bs_validate_rows *rows,
+                        bs_error *err) {
   if (rows->n == BS_VALIDATE_MOST) return bad_line(path, line, "more than 512 rows", err);
-  if (comma == NULL || comma == text || (size_t)(comma - text) >= sizeof row->op)
-    return bad_line(path, line, "this is not OP,SECONDS", err);
-  *comma++ = '\0';
-  *row = (bs_validate_row){.line = line};
+  bs_validate_row *row = &rows->row[rows->n];
+  char *time = strchr(text, ','), *launch = time != NULL && head == 1 ? strchr(time + 1, ',') : NULL;
+  if (time == NULL || time == text || (size_t)(time - text) >= sizeof row->op ||
+      (head == 1 && launch == NULL))
+    return bad_line(path, line, head == 1 ? "this is not OP,SECONDS,LAUNCH" : "this is not OP,SECONDS", err);
+  *time++ = '\0';
+  if (launch != NULL) *launch++ = '\0';
+  *row = (bs_validate_row){.path = path, .line = line, .launch_s = -1};
   memcpy(row->op, text, strlen(text) + 1);
-  if (!bs_parse_f64(comma + strspn(comma, " "), &row->measured_s) || row->measured_s <= 0 ||
+  if (!bs_parse_f64(time + strspn(time, " "), &row->measured_s) || row->measured_s <= 0 ||
       row->measured_s > 1e4)
     return bad_line(path, line, "the time is not a number of seconds above 0", err);
+  if (launch != NULL && (!bs_parse_f64(launch + strspn(launch, " "), &row->launch_s) || row->launch_s < 0 ||
+                         row->launch_s > 1e4))
+    return bad_line(path, line, "the launch is not a number of seconds", err);
   rows->n++;
   return BS_OK;
+}
+
+static int head_of(const char *text) {
+  int head = 0;
+  while (head < NO_HEAD && strcmp(text, heads[head]) != 0) head++;
+  return head;
 }
 
 static int32_t read_lines(const char *path, FILE *f, bs_validate_rows *rows, bs_error *err) {
   char text[512];
   uint32_t line = 0;
-  int head = 0;
+  int head = NO_HEAD;
   while (fgets(text, sizeof text, f) != NULL) {
     const size_t n = strcspn(text, "\r\n");
     line++;
     if (text[n] == '\0' && n + 1 == sizeof text) return bad_line(path, line, "the line is too long", err);
     text[n] = '\0';
     if (text[0] == '#' || text[strspn(text, " \t")] == '\0') continue;
-    if (!head && strcmp(text, "op,seconds") != 0)
-      return bad_line(path, line, "the head is not op,seconds", err);
-    const int32_t rc = head ? read_row(path, text, line, rows, err) : BS_OK;
-    if (rc != BS_OK) return rc;
-    head = 1;
+    if (head != NO_HEAD) {
+      const int32_t rc = read_row(path, head, text, line, rows, err);
+      if (rc != BS_OK) return rc;
+      continue;
+    }
+    head = head_of(text);
+    if (head == NO_HEAD) return bad_line(path, line, "the head is not op,seconds", err);
   }
   return BS_OK;
 }
 
-int32_t bs_validate_read(const char *path, bs_validate_rows *out, bs_error *err) {
+int32_t bs_validate_read(const char *path, bs_validate_rows *inout, bs_error *err) {
   FILE *f = fopen(path, "re");
-  out->n = out->n_products = 0;
   if (f == NULL) {
     bs_error_errno(err, BS_INPUT, "BS-VALIDATE-FILE", errno, "%s cannot be opened", path);
     bs_error_hint(err, "a file of lines OP,SECONDS");
     return BS_INPUT;
   }
-  const int32_t rc = read_lines(path, f, out, err);
+  const int32_t rc = read_lines(path, f, inout, err);
   fclose(f);
   return rc;
 }
@@ -138,8 +157,9 @@ static int32_t read_assumed(bs_inside_answer *a, bs_validate_row *row, bs_error 
   return rc;
 }
 
-static int32_t simulate(const sim_device *device, double launch_s, int judge, bs_validate_row *row,
+static int32_t simulate(const sim_device *device, double fitted_launch_s, int judge, bs_validate_row *row,
                         bs_error *err) {
+  const double launch_s = row->launch_s >= 0 ? row->launch_s : fitted_launch_s;
   const bs_inside_ask ask = {
       .op = row->op, .chosen = row->chosen.tm > 0 ? &row->chosen : NULL, .least_gain = LEAST_GAIN};
   bs_inside_answer answer;
@@ -161,8 +181,8 @@ static int32_t simulate(const sim_device *device, double launch_s, int judge, bs
 
 int bs_validate_held_out(const bs_validate_rows *rows, uint32_t i) {
   uint32_t number = 0;
-  for (uint32_t k = 0; k < i; k++) number += rows->row[k].is_product > 0;
-  return rows->row[i].is_product && number % 2 == 1;
+  for (uint32_t k = 0; k < i; k++) number += rows->row[k].in_fit > 0;
+  return rows->row[i].in_fit && number % 2 == 1;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -180,12 +200,12 @@ static void fit_launch(const bs_validate_rows *rows, double launch_s, bs_validat
   double left[BS_VALIDATE_MOST], shortest = HUGE_VAL;
   uint32_t n = 0;
   for (uint32_t i = 0; i < rows->n; i++)
-    if (rows->row[i].is_product && !bs_validate_held_out(rows, i))
+    if (rows->row[i].in_fit && !bs_validate_held_out(rows, i))
       shortest = fmin(shortest, rows->row[i].measured_s);
   for (uint32_t i = 0; i < rows->n; i++) {
     const bs_validate_row *row = &rows->row[i];
     const double inside_s = row->simulated_s - launch_s;
-    if (!row->is_product || bs_validate_held_out(rows, i)) continue;
+    if (!row->in_fit || bs_validate_held_out(rows, i)) continue;
     if (row->measured_s < 2 * shortest && inside_s < row->measured_s / 2)
       left[n++] = row->measured_s - inside_s;
   }
@@ -208,7 +228,7 @@ static void fit_share(const bs_validate_rows *rows, double launch_s, uint32_t wh
   for (uint32_t i = 0; i < rows->n; i++) {
     const bs_validate_row *row = &rows->row[i];
     const double inside_s = row->simulated_s - launch_s, measured_s = row->measured_s - c->launch_s;
-    if (!row->is_product || bs_validate_held_out(rows, i)) continue;
+    if (!row->in_fit || bs_validate_held_out(rows, i)) continue;
     if ((row->unit_busy >= row->memory_busy) != units || measured_s < c->launch_s) continue;
     sum += log(inside_s / measured_s);
     n++;
@@ -219,17 +239,16 @@ static void fit_share(const bs_validate_rows *rows, double launch_s, uint32_t wh
 }
 
 /* The row of the file; of an error in the device's file that place as well, in the message. */
-static void place_error(const bs_device_file *file, const char *path, const bs_validate_row *row, int32_t rc,
-                        bs_error *err) {
+static void place_error(const bs_device_file *file, const bs_validate_row *row, int32_t rc, bs_error *err) {
   const size_t n = strlen(err->message);
   bs_device_place_error(file, rc, err);
   if (strncmp(err->id, "BS-DEVICE-", 10) == 0 && err->where[0] != '\0')
     snprintf(err->message + n, sizeof err->message - n, " (%s)", err->where);
-  bs_error_where(err, "%s:%u", path, row->line);
+  bs_error_where(err, "%s:%u", row->path, row->line);
 }
 
 static int32_t simulate_rows(const bs_device_file *file, const bs_device_constants *c, int judge,
-                             bs_validate_rows *rows, const char *path, bs_error *err) {
+                             bs_validate_rows *rows, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   int32_t rc = BS_OK;
   sim_device *fitted = malloc(sizeof *fitted);
@@ -239,71 +258,108 @@ static int32_t simulate_rows(const bs_device_file *file, const bs_device_constan
   fitted->of_memory = c->memory;
   for (uint32_t i = 0; rc == BS_OK && i < rows->n; i++) {
     bs_validate_row *row = &rows->row[i];
-    const int is_fitted = row->is_product && !bs_validate_held_out(rows, i);
+    const int is_fitted = row->in_fit && !bs_validate_held_out(rows, i);
     if (!row->has_program || is_fitted == judge) continue;
     rc = simulate(fitted, c->launch_s, judge, row, &why);
-    if (rc != BS_OK) place_error(file, path, row, rc, &why);
+    if (rc != BS_OK) place_error(file, row, rc, &why);
   }
   free(fitted);
   if (rc != BS_OK && err != NULL) *err = why;
   return rc;
 }
 
-static bs_validate_error error_of(const bs_validate_rows *rows, int roofline) {
-  bs_validate_error e = {0};
-  for (uint32_t i = 0; i < rows->n; i++) {
-    const bs_validate_row *row = &rows->row[i];
-    if (!bs_validate_held_out(rows, i)) continue;
-    const double of = (roofline ? row->roofline_s : row->simulated_s) / row->measured_s - 1;
-    e.rows++;
-    e.mean += fabs(of);
-    e.bias += of;
-    if (fabs(of) > fabs(e.worst)) e.worst = of;
-  }
-  e.mean /= e.rows;
-  e.bias /= e.rows;
-  return e;
+/* ---- errors ------------------------------------------------------------------------------------ */
+
+static void add_error(bs_validate_error *e, double of) {
+  e->rows++;
+  e->mean += fabs(of);
+  e->bias += of;
+  if (fabs(of) > fabs(e->worst)) e->worst = of;
 }
 
+static void divide(bs_validate_error *e) {
+  if (e->rows == 0) return;
+  e->mean /= e->rows;
+  e->bias /= e->rows;
+}
+
+/* The class of an op is its first word. NULL: there are too many. */
+static bs_validate_class *class_of(bs_validation *v, const char *op) {
+  const size_t n = strcspn(op, " ");
+  bs_validate_class *c = v->classes;
+  while (c < v->classes + v->n_classes && (strncmp(c->op, op, n) != 0 || c->op[n] != '\0')) c++;
+  if (c == v->classes + BS_VALIDATE_CLASSES || n >= sizeof c->op) return NULL;
+  if (c == v->classes + v->n_classes) memcpy(v->classes[v->n_classes++].op, op, n);
+  return c;
+}
+
+/* The errors of each op, and of all held-out products. Fitted rows are left out. */
+static void find_errors(const bs_validate_rows *rows, bs_validation *v) {
+  for (uint32_t i = 0; i < rows->n; i++) {
+    const bs_validate_row *row = &rows->row[i];
+    const int held_out = bs_validate_held_out(rows, i);
+    const double of = row->simulated_s / row->measured_s - 1,
+                 roofline = row->roofline_s / row->measured_s - 1;
+    if (!row->has_program || (row->in_fit && !held_out)) continue;
+    bs_validate_class *c = class_of(v, row->op);
+    if (c != NULL) {
+      add_error(&c->inside, of);
+      add_error(&c->roofline, roofline);
+    }
+    if (!held_out) continue;
+    add_error(&v->inside, of);
+    add_error(&v->roofline, roofline);
+  }
+  for (uint32_t i = 0; i < v->n_classes; i++) {
+    divide(&v->classes[i].inside);
+    divide(&v->classes[i].roofline);
+  }
+  divide(&v->inside);
+  divide(&v->roofline);
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
 /* Which ops have a program; what is wrong in the text of an op. */
-static int32_t find_programs(bs_validate_rows *rows, const char *path, bs_error *err) {
-  rows->n_products = 0;
+static int32_t find_programs(bs_validate_rows *rows, bs_error *err) {
+  uint32_t programs = 0;
+  rows->n_in_fit = 0;
   for (uint32_t i = 0; i < rows->n; i++) {
     uint32_t kind = 0;
     const int32_t rc = bs_inside_kind(rows->row[i].op, &kind, err);
     if (rc != BS_OK && rc != BS_UNSUPPORTED) {
-      bs_error_where(err, "%s:%u", path, rows->row[i].line);
+      bs_error_where(err, "%s:%u", rows->row[i].path, rows->row[i].line);
       return rc;
     }
     rows->row[i].has_program = rc == BS_OK;
-    rows->row[i].is_product = rc == BS_OK && kind == SIM_OP_PRODUCT;
-    rows->n_products += rows->row[i].is_product > 0;
+    rows->row[i].in_fit = rc == BS_OK && kind == SIM_OP_PRODUCT && rows->row[i].launch_s < 0;
+    rows->n_in_fit += rows->row[i].in_fit > 0;
+    programs += rc == BS_OK;
   }
   bs_error_clear(err);
-  if (rows->n_products >= BS_VALIDATE_LEAST) return BS_OK;
+  if (rows->n_in_fit >= BS_VALIDATE_LEAST || (rows->n_in_fit == 0 && programs > 0)) return BS_OK;
   bs_error_set(err, BS_INPUT, "BS-VALIDATE-FEW",
-               "%u rows of %s are products that have a program, at least %d are needed", rows->n_products,
-               path, BS_VALIDATE_LEAST);
-  bs_error_hint(err, "three constants are fitted to every second row: fewer rows prove nothing");
+               "%u rows are products that have a program, at least %d are needed", rows->n_in_fit,
+               BS_VALIDATE_LEAST);
+  bs_error_hint(err,
+                "three constants are fitted to every second row: fewer rows prove nothing; rows with a "
+                "launch_s are not fitted");
   return BS_INPUT;
 }
 
-int32_t bs_validate(const bs_device_file *file, const char *path, bs_validate_rows *rows, bs_validation *out,
-                    bs_error *err) {
+int32_t bs_validate(const bs_device_file *file, bs_validate_rows *rows, bs_validation *out, bs_error *err) {
   const sim_device *d = &file->device;
   *out = (bs_validation){.constants = {(double)d->launch * 1e-12, d->of_units, d->of_memory}};
-  int32_t rc = find_programs(rows, path, err);
-  for (uint32_t round = 0; rc == BS_OK && round < BS_VALIDATE_ROUNDS; round++) {
+  int32_t rc = find_programs(rows, err);
+  for (uint32_t round = 0; rc == BS_OK && rows->n_in_fit > 0 && round < BS_VALIDATE_ROUNDS; round++) {
     const double launch_s = out->constants.launch_s;
-    rc = simulate_rows(file, &out->constants, 0, rows, path, err);
+    rc = simulate_rows(file, &out->constants, 0, rows, err);
     if (rc != BS_OK) break;
     fit_launch(rows, launch_s, out);
     fit_share(rows, launch_s, BS_VALIDATE_UNITS, out);
     fit_share(rows, launch_s, BS_VALIDATE_MEMORY, out);
   }
-  if (rc == BS_OK) rc = simulate_rows(file, &out->constants, 1, rows, path, err);
-  if (rc != BS_OK) return rc;
-  out->inside = error_of(rows, 0);
-  out->roofline = error_of(rows, 1);
-  return BS_OK;
+  if (rc == BS_OK) rc = simulate_rows(file, &out->constants, 1, rows, err);
+  if (rc == BS_OK) find_errors(rows, out);
+  return rc;
 }

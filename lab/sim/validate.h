@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * validate.h - the inside of a device is held to measured times of ops: `bsrun sim validate`. Three constants
- * are fitted to every second row; the errors are those of the others, of the device and of a roofline with
- * the same constants. */
+ * are fitted to every second product; the errors are those of the other rows, of the device and of a roofline
+ * with the same constants. */
 #ifndef BS_LAB_SIM_VALIDATE_H
 #define BS_LAB_SIM_VALIDATE_H
 #include <jansson.h>
@@ -9,17 +9,19 @@
 #include "lab/config/device_file.h"
 #include "sim/program.h"
 
-enum { BS_VALIDATE_LEAST = 8, BS_VALIDATE_MOST = 512, BS_VALIDATE_ROUNDS = 3 };
+enum { BS_VALIDATE_LEAST = 8, BS_VALIDATE_MOST = 512, BS_VALIDATE_ROUNDS = 3, BS_VALIDATE_CLASSES = 32 };
 /* Limits of the fitted shares of a rate. */
 #define BS_VALIDATE_SHARE_LEAST 0.01
 #define BS_VALIDATE_SHARE_MOST 1.5
 
-/* A row of the file, and what was found of it. */
+/* A row of a file, and what was found of it. */
 typedef struct bs_validate_row {
+  const char *path; /* the caller's */
   char op[128];
   uint32_t line;
   double measured_s;
-  int has_program, is_product;    /* only products are fitted to, and count in the means */
+  double launch_s;                /* its own; below 0: that of the device */
+  int has_program, in_fit;        /* in_fit: a product without a launch of its own */
   double simulated_s, roofline_s; /* of the constants, the launch among them */
   double units_s, memory_s;       /* closed forms of the roofline, at the device's own rates */
   double unit_busy, memory_busy;  /* shares of the time without the launch */
@@ -29,11 +31,11 @@ typedef struct bs_validate_row {
 } bs_validate_row;
 
 typedef struct bs_validate_rows {
-  uint32_t n, n_products;
+  uint32_t n, n_in_fit;
   bs_validate_row row[BS_VALIDATE_MOST];
 } bs_validate_rows;
 
-/* Relative errors of the held-out rows. */
+/* Relative errors of rows that were not fitted to. */
 typedef struct bs_validate_error {
   uint32_t rows;
   double mean, bias, worst;
@@ -42,18 +44,29 @@ typedef struct bs_validate_error {
 /* Constants that a row told something of; the others are those of the device. */
 enum { BS_VALIDATE_LAUNCH = 1, BS_VALIDATE_UNITS = 2, BS_VALIDATE_MEMORY = 4, BS_VALIDATE_ALL = 7 };
 
+/* The errors of one op, such as softmax. */
+typedef struct bs_validate_class {
+  char op[24];
+  bs_validate_error inside, roofline;
+} bs_validate_class;
+
 typedef struct bs_validation {
   bs_device_constants constants;
-  uint32_t fitted; /* BS_VALIDATE_LAUNCH | .. */
-  bs_validate_error inside, roofline;
+  uint32_t fitted;                    /* BS_VALIDATE_LAUNCH | .. */
+  bs_validate_error inside, roofline; /* of held-out products; rows 0: there are none */
+  uint32_t n_classes;
+  bs_validate_class classes[BS_VALIDATE_CLASSES];
 } bs_validation;
 
-/* op,seconds; # begins a comment. BS_INPUT BS-VALIDATE-FILE with the line. */
-int32_t bs_validate_read(const char *path, bs_validate_rows *out, bs_error *err);
-/* Fits on rows 1, 3, .. and judges 2, 4, .. of the products. BS_INPUT BS-VALIDATE-FEW: fewer
- * than 8 of them. The place of an error of one row is its line. */
-int32_t bs_validate(const bs_device_file *file, const char *path, bs_validate_rows *inout_rows,
-                    bs_validation *out, bs_error *err);
-/* Is row i one of those that were not fitted to? */
+/* Adds the rows of a file: op,seconds or op,seconds,launch_s; # begins a comment. BS_INPUT BS-VALIDATE-FILE
+ * with the line. */
+int32_t bs_validate_read(const char *path, bs_validate_rows *inout, bs_error *err);
+/* A product whose row has no launch belongs to the fit: the fit takes number 1, 3, .. of these and judges 2,
+ * 4, .. . All other rows are judged with the constants. Without such a product the device keeps its
+ * constants. BS_INPUT BS-VALIDATE-FEW: fewer than 8 of them, or no row that has a program. The
+ * place of an error of one row is its line. */
+int32_t bs_validate(const bs_device_file *file, bs_validate_rows *inout_rows, bs_validation *out,
+                    bs_error *err);
+/* Is row i a product of the fit that was not fitted to? */
 int bs_validate_held_out(const bs_validate_rows *rows, uint32_t i);
 #endif

@@ -35,7 +35,7 @@ def faults_of(page, tests, fields):
     """What is wrong with the page, a sentence each."""
     of_tests = {f"{letter.upper()}{n}" for letter, n in re.findall(r"START_TEST\(([kh])(\d+)_", tests)}
     of_page = set()
-    for letter, first, last in re.findall(r"\b([KH])(\d+)(?: to [KH](\d+))?\b", page):
+    for letter, first, last in re.findall(r"\b([KH])(\d{1,2})(?: to [KH](\d{1,2}))?\b", page):
         of_page |= {f"{letter}{n}" for n in range(int(first), int(last or first) + 1)}
     yield from (f"{name} has no test" for name in sorted(of_page - of_tests))
     yield from (f"{name} is not on the page" for name in sorted(of_tests - of_page))

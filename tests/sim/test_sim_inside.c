@@ -298,6 +298,40 @@ START_TEST(who_hits_a_line_under_way_waits_for_its_fill) {
 }
 END_TEST
 
+/* Lanes 0 and 1 share a near cache, lane 2 has another, all share the far one: the memory gives the tile
+ * once, and passes the slices once for each near cache. */
+START_TEST(one_pass_of_the_slices_serves_neighbours) {
+  bench *b = bench_new();
+  uint32_t near[2], wires[2];
+  for (uint32_t i = 0; i < 2; i++) {
+    near[i] = b->n_parts;
+    b->parts[near[i]].bytes = 1000;
+    add_part(b, SIM_CACHE, 1, 0, 0);
+    wires[i] = add_part(b, SIM_MEMORY, 1, 1, 0);
+    b->parts[near[i]].hit = wires[i];
+  }
+  const uint32_t far = b->n_parts;
+  b->parts[far].bytes = 4000;
+  add_part(b, SIM_CACHE, 1, 0, 0);
+  const uint32_t behind = add_part(b, SIM_MEMORY, 1, 100, 10e9), slices = add_part(b, SIM_MEMORY, 1, 10, 0);
+  b->parts[far].hit = slices;
+  for (uint32_t l = 0; l < 3; l++) {
+    sim_job *j = add_job(b, l);
+    add_stop(j, near[l / 2], 1000);
+    add_stop(j, far, 1000);
+    add_stop(j, behind, 1000);
+    add_stop(j, slices, 1000);
+    add_stop(j, wires[l / 2], 1000);
+  }
+  ck_assert_uint_eq(run(b), 211000);
+  for (uint32_t l = 0; l < 3; l++) ck_assert_uint_eq(b->ends[l][0], 211000);
+  ck_assert_uint_eq(b->parts[behind].jobs, 1);
+  ck_assert_uint_eq(b->parts[slices].jobs, 2);
+  ck_assert_uint_eq(b->parts[wires[0]].jobs, 2);
+  bench_free(b);
+}
+END_TEST
+
 START_TEST(a_cache_of_many_lines_finds_each) {
   sim_cache *c = sim_cache_new(1000);
   uint64_t ready = 0, hits = 0;
@@ -501,6 +535,7 @@ int main(void) {
                              {k5_a_counted_queue_is_no_link_of_workers},
                              {a_slot_can_outlive_its_job},
                              {k6_a_cache_keeps_the_tiles_used_last},
+                             {one_pass_of_the_slices_serves_neighbours},
                              {who_hits_a_line_under_way_waits_for_its_fill},
                              {a_cache_of_many_lines_finds_each},
                              {k8_a_queue_between_two_lanes},

@@ -429,6 +429,47 @@ START_TEST(k7_io_cpu_stamps_one_start) {
 }
 END_TEST
 
+/* The paths of an M_CPU: commands to its PEs, data by its DMA (m_cpu_dma_is_a_counted_resource), and their
+ * answers. */
+#define CUBES_OF_3(lists)                                                                                \
+  "{name: c, label: example, levels: {cube: 2, pe: 3}, lane: {at: pe}, parts: {io: {at: package, kind: " \
+  "server, does: command}, m: {at: cube, kind: server, does: command, first_s: 100e-9}, near: {at: pe, " \
+  "kind: link, Bps: 64e9, first_s: 10e-9}, ram: {at: package, kind: memory, Bps: inf}}, launch: {" lists \
+  "}}"
+
+/* The M_CPUs of both cubes work at the same time. Each serves its three PEs one after the other. */
+START_TEST(m_cpu_sends_one_command_a_pe) {
+  bs_error err = BS_ERROR_INIT;
+  uint64_t stamp = 0;
+  ran r;
+  open_device(CUBES_OF_3("out: [io, m, near]"), &r);
+  ck_assert_msg(sim_launch_out(&r.layout, 7, &stamp, &err) == BS_OK, "%s", err.message);
+  ck_assert_uint_eq(stamp, 7 + 300000 + 10000);
+  ck_assert_uint_eq(r.layout.parts[r.layout.base[sim_device_class(r.layout.device, "m")]].jobs, 3);
+  sim_layout_free(&r.layout);
+}
+END_TEST
+
+/* Early answers are served before the last one comes; those that come together wait for each other. A lane's
+ * end counts from the stamp. */
+START_TEST(m_cpu_joins_the_answers_of_its_pes) {
+  static const struct {
+    uint64_t ends[6], back;
+  } rows[] = {{{0, 0, 1000000, 0, 0, 0}, 1100000}, {{0, 0, 0, 50000, 40000, 0}, 300000}};
+  for (int i = 0; i < TEST_COUNT(rows); i++) {
+    bs_error err = BS_ERROR_INIT;
+    uint64_t end = 0, stamp = 0;
+    ran r;
+    open_device(CUBES_OF_3("out: [io, m, near], back: [m]"), &r);
+    ck_assert_msg(sim_launch_back(&r.layout, rows[i].ends, &end, &err) == BS_OK, "%s", err.message);
+    ck_assert_uint_eq(end, rows[i].back);
+    ck_assert_int_eq(sim_launch_around(&r.layout, rows[i].ends, 0, &stamp, &end, &err), BS_OK);
+    ck_assert_uint_eq(end, stamp + rows[i].back);
+    sim_layout_free(&r.layout);
+  }
+}
+END_TEST
+
 START_TEST(a_launch_that_skips_a_server_is_refused) {
   static const char *const texts[] = {LAUNCHED("out: [io, ram, m]"), LAUNCHED("out: [m, io]"),
                                       LAUNCHED("out: [near, io, m]")};
@@ -457,6 +498,8 @@ int main(void) {
                              {idle_lanes_have_no_jobs},
                              {pe_tokens_carry_their_route},
                              {m_cpu_dma_is_a_counted_resource},
+                             {m_cpu_sends_one_command_a_pe},
+                             {m_cpu_joins_the_answers_of_its_pes},
                              {k7_io_cpu_stamps_one_start},
                              {a_launch_that_skips_a_server_is_refused},
                              {0}};

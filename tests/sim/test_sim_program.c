@@ -288,8 +288,9 @@ START_TEST(a_cache_saves_what_lanes_share) {
 END_TEST
 
 /* 4 SMs of 4 lanes each that share a unit. */
-#define BLOCKS(more)                                                                                       \
-  "{name: blocks, label: example, levels: {sm: 4}, lane: {at: sm, count: 4, scratch_B: 65535}, parts: {"   \
+#define BLOCKS(slots, more)                                                                                \
+  "{name: blocks, label: example, levels: {sm: 4}, lane: {at: sm, count: 4, scratch_B: 65535" slots        \
+  "}, parts: {"                                                                                            \
   "tensor: {at: sm, kind: server, does: product, rate: 1e12}, ram: {at: package, kind: memory, Bps: inf}}" \
   ", ways: {load: [ram], store: [ram]}" more "}"
 
@@ -311,7 +312,7 @@ START_TEST(resident_lanes_share_a_unit_and_its_scratch) {
   uint32_t tiles[16] = {0};
   bs_error err = BS_ERROR_INIT;
   ran r;
-  open_device(BLOCKS(", efficiency: {units: 0.5}"), BS_BF16, &r);
+  open_device(BLOCKS("", ", efficiency: {units: 0.5}"), BS_BF16, &r);
   ck_assert_int_eq(sim_product_make(&r.layout, &shape, &k, &r.program, &err), BS_NO_MEMORY);
   ck_assert_str_eq(err.message,
                    "the buffers of a place's lanes take 65536 bytes, its scratch on blocks has 65535");
@@ -322,6 +323,24 @@ START_TEST(resident_lanes_share_a_unit_and_its_scratch) {
   for (uint32_t lane = 0; lane < 16; lane++)
     ck_assert_uint_eq(tiles[lane], lane % 4 == 0 || lane == 1 || lane == 5);
   ck_assert_uint_eq(r.result.end, 2 * 1048576); /* two tiles of 2 * 64^3 FLOP at half of 1 TFLOP/s */
+  sim_layout_free(&r.layout);
+}
+END_TEST
+
+/* The slots of a lane take 4,096 bytes. */
+START_TEST(as_many_lanes_work_as_have_room_for_slots) {
+  const sim_product_shape shape = {64, 6 * 64, 64, 2, 2, 1};
+  const sim_knobs k = {.tm = 64, .tn = 64, .tk = 16, .stages = 1, .grain = 1, .resident = 4};
+  bs_error err = BS_ERROR_INIT;
+  ran r;
+  open_device(BLOCKS(", slots_B: 12287", ""), BS_BF16, &r);
+  ck_assert_int_eq(sim_product_make(&r.layout, &shape, &k, &r.program, &err), BS_OK);
+  ck_assert_uint_eq(r.program.knobs.resident, 2);
+  sim_layout_free(&r.layout);
+  open_device(BLOCKS(", slots_B: 4095", ""), BS_BF16, &r);
+  ck_assert_int_eq(sim_product_make(&r.layout, &shape, &k, &r.program, &err), BS_NO_MEMORY);
+  ck_assert_str_eq(err.message,
+                   "the slots of a lane's operands take 4096 bytes, blocks has 4095 for those of a place");
   sim_layout_free(&r.layout);
 }
 END_TEST
@@ -337,6 +356,7 @@ int main(void) {
                              {many_tokens_are_merged_and_too_many_refused},
                              {a_cache_saves_what_lanes_share},
                              {resident_lanes_share_a_unit_and_its_scratch},
+                             {as_many_lanes_work_as_have_room_for_slots},
                              {0}};
   return run_tests("sim_program", tests, (test_setup){0});
 }
