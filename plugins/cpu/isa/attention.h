@@ -218,15 +218,25 @@ INLINE void attend_more(const int blocks, const int first, float *s, const float
   UNROLL for (int j = 0; j < blocks * ATTEND_VECS; j++) vec_store(s + (size_t)j * VEC, sum[j]);
 }
 
+/* Prefetches part `part` of the rows that come next, in the order in which they lie: as many elements as are
+ * turned at a time. */
+INLINE void attend_ask(const cpu_dots *d, const uint8_t *next, const int64_t size, int64_t part) {
+  const int64_t elements = ATTEND_LANES * ATTEND_LANES;
+  for (int64_t r = part * elements / d->n; r < (part + 1) * elements / d->n; r++)
+    for (int64_t at = 0; at < d->n * size; at += 64) __builtin_prefetch(next + r * d->ld * size + at, 0, 3);
+}
+
 /* The scores of `keys` keys, up to 16 for each of the blocks. */
 INLINE void attend_some(const int type, const int blocks, const cpu_dots *d, float *s, const uint8_t *rows,
                         int64_t keys) {
   const int64_t size = type == 0 ? 4 : 2;
   _Alignas(64) float turned[4 * ATTEND_LANES * ATTEND_LANES];
   for (int64_t k = 0; k < d->n; k += ATTEND_LANES) {
-    for (int64_t j = 0; j < blocks; j++)
+    for (int64_t j = 0; j < blocks; j++) {
+      attend_ask(d, rows + blocks * ATTEND_LANES * d->ld * size, size, k / ATTEND_LANES * blocks + j);
       attend_turn(type, turned + j * ATTEND_LANES * ATTEND_LANES,
                   rows + (j * ATTEND_LANES * d->ld + k) * size, d->ld, keys - j * ATTEND_LANES);
+    }
     for (int64_t i = 0; i < d->count; i++)
       attend_more(blocks, k == 0, s + i * CPU_X_LD, d->x + i * CPU_X_LD + k, turned);
   }
