@@ -28,6 +28,7 @@ static const args_option model_bench_options[] = {
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     {OPT_WITH, NULL, 0},
+    {OPT_WITH_REPRO, NULL, 0},
     MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 #include "bsrun/model.h"
+#include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/model/against.h"
+#include "lab/model/repro.h"
 #include "lab/model/vectors.h"
 #include "lab/stop.h"
 
@@ -25,6 +27,7 @@ static const args_option model_check_options[] = {
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     {OPT_WITH, NULL, 0},
+    {OPT_WITH_REPRO, NULL, 0},
     MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
@@ -249,8 +252,80 @@ static int32_t check_against(const args *a, bs_error *err) {
   return rc;
 }
 
+static const bs_field repro_fields[] = {{"table", "table", 0, 0},
+                                        {"threads", "threads", BS_FIELD_RIGHT, 0},
+                                        {"run", "run", 0, 0},
+                                        {"compared", "numbers", BS_FIELD_RIGHT, 0},
+                                        {"differ", "differ", BS_FIELD_RIGHT, 0},
+                                        {"first", "first row", BS_FIELD_RIGHT, 0},
+                                        {"equal", "equal", 0, 0}};
+enum { N_REPRO = sizeof repro_fields / sizeof repro_fields[0] };
+
+static int32_t open_table(void *user, const char *isa, bs_context **out, bs_error *err) {
+  const args *a = user;
+  char setting[64];
+  if (isa == NULL) return plugins_open_context(a, NULL, 0, out, err);
+  snprintf(setting, sizeof setting, "plugins.cpu.isa=%s", isa);
+  return plugins_open_context_set(a, setting, out, err);
+}
+
+static int32_t print_repro(int format, const json_t *result, bs_error *err) {
+  const json_t *control = json_object_get(result, "control"), *note;
+  json_t *cells = json_object_get(result, "cells");
+  size_t i;
+  if (format == BS_FORMAT_JSON) return model_print_json(result, err);
+  const int32_t rc = bs_report_print(stdout, format, repro_fields, N_REPRO, cells, err);
+  if (rc != BS_OK || format != BS_FORMAT_TABLE) return rc;
+  bs_print(stdout, "%s: %lld of %zu cells have the bits of the first\n",
+           json_string_value(json_object_get(result, "word")),
+           (long long)json_array_size(cells) - integer(result, "failed"), json_array_size(cells));
+  if (control != NULL)
+    bs_print(stdout, "control, without the promise, %s: %lld of %lld numbers differ%s\n",
+             json_string_value(json_object_get(control, "run")), integer(control, "differ"),
+             integer(control, "compared"),
+             json_is_true(json_object_get(control, "equal")) ? ": it proves nothing about the promise" : "");
+  json_array_foreach(json_object_get(result, "not_compared"), i, note)
+      bs_print(stdout, "not compared: %s\n", json_string_value(note));
+  return BS_OK;
+}
+
+/* The first cell that differs. */
+static int32_t fail_repro(const char *model, const json_t *result, bs_error *err) {
+  const json_t *cell = NULL;
+  size_t i;
+  json_array_foreach(json_object_get(result, "cells"), i,
+                     cell) if (!json_is_true(json_object_get(cell, "equal"))) break;
+  bs_error_set(
+      err, BS_NUMERIC, "BS-MODEL-REPRO",
+      "%lld cells of %.120s have other bits; the first: table %.20s, %lld threads, %.40s, from row %lld on",
+      integer(result, "failed"), model, json_string_value(json_object_get(cell, "table")),
+      integer(cell, "threads"), json_string_value(json_object_get(cell, "run")), integer(cell, "first"));
+  bs_error_hint(err, "bsrun model explain --with repro=tokens names what serves each node");
+  return BS_NUMERIC;
+}
+
+/* The same bits in every cell of a grid: exit 6 where one differs. */
+static int32_t check_repro(const args *a, bs_error *err) {
+  model_asked asked = {0};
+  json_t *result = NULL;
+  int format;
+  bsrun_interruptible("nothing is kept");
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
+  const bs_repro_asked how = {
+      .open = open_table, .user = (void *)(uintptr_t)a, .bits = asked.request.tokenwise};
+  if (rc == BS_OK) rc = bs_model_repro(&asked.request, &how, &result, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) rc = print_repro(format, result, err);
+  if (rc == BS_OK && integer(result, "failed") > 0) rc = fail_repro(a->words[0], result, err);
+  json_decref(result);
+  model_asked_free(&asked);
+  return rc;
+}
+
 static int32_t check_any(const args *a, bs_error *err) {
   if (args_has(a, "against")) return check_against(a, err);
+  if (args_has(a, "repro") && !args_has(a, "nodes")) return check_repro(a, err);
   const int by_node = !bs_vectors_in(a->words[0]);
   model_asked asked = {0};
   json_t *result = NULL;
@@ -282,6 +357,10 @@ const bsrun_verb model_check = {
         "compared with those of the graph as written, in f64 and without passes, also on sets of made "
         "inputs.\n"
         "An error names the pass. Exit 6: numbers are wrong; each is listed with its reason.\n"
+        "--with repro=tokens runs the model with many threads, tables of kernels, lengths and cuts into "
+        "runs, and\n"
+        "compares each bit with the first run's. A control without the promise should differ. -o json is a\n"
+        "certificate of what was seen. Exit 6: a cell differs.\n"
         "--against compares a quantised ONNX model with the float one on the same inputs. The prediction "
         "runs the\n"
         "float model with noise of the size of the rounding. Exit 6: the error is more than 1.2 times the\n"
@@ -293,7 +372,8 @@ const bsrun_verb model_check = {
         "  bsrun model check models/minilm --backend ref --show nodes -o json\n"
         "  bsrun model check model.onnx --input x=x.npy\n"
         "  bsrun model check builtin:lm:2x64\n"
-        "  bsrun model check small.onnx --against model.onnx\n",
+        "  bsrun model check small.onnx --against model.onnx\n"
+        "  bsrun model check models/gpt2 --with repro=tokens\n",
     .options = model_check_options,
     .run = check_any,
     .min_words = 1,

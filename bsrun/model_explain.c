@@ -22,6 +22,7 @@ static const args_option model_explain_options[] = {
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     {OPT_WITH, NULL, 0},
+    {OPT_WITH_REPRO, NULL, 0},
     MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,

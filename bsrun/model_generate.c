@@ -28,6 +28,7 @@ static const args_option model_generate_options[] = {
     {OPT_WITH_DRAFT, NULL, 0},
     MODEL_OPTION_CACHE_DTYPE,
     {OPT_WITH_SHAPES, NULL, 0},
+    {OPT_WITH_REPRO, NULL, 0},
     {OPT_TO, "the generated ids, a .npy file", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,

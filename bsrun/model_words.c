@@ -54,6 +54,14 @@ static int32_t read_shapes(const args *a, uint32_t *out_exact, bs_error *err) {
   return BS_USAGE;
 }
 
+static int32_t read_repro(const args *a, uint32_t *out, bs_error *err) {
+  static const char *const words[] = {"runs", "tokens"};
+  const char *word = takes(a, "repro") ? args_value(a, "repro") : NULL;
+  *out = word != NULL && strcmp(word, "tokens") == 0 ? BS_BITS_TOKENS : BS_BITS_RUNS;
+  if (word == NULL || *out != BS_BITS_RUNS || strcmp(word, "runs") == 0) return BS_OK;
+  return bsrun_unknown("promise of bits", word, words, 2, err);
+}
+
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   int64_t threads = 0, tokens = 0, seed = 0;
   memset(out, 0, sizeof *out);
@@ -86,6 +94,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->cache_tokens = tokens;
   r->seed = (uint32_t)seed;
   if (rc == BS_OK) rc = read_shapes(a, &r->exact, err);
+  if (rc == BS_OK) rc = read_repro(a, &r->tokenwise, err);
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
   return rc;
 }

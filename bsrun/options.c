@@ -163,6 +163,10 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_SHAPES] = {"shapes", 0, 0, OPT_WITH, "WORD",
                          "exact: each size of a dimension has a separate plan; ranges (the default): one "
                          "plan serves a range of sizes"},
+    [OPT_WITH_REPRO] =
+        {"repro", 0, 0, OPT_WITH, "WORD",
+         "tokens: the bits of a token do not depend on the tokens beside it, how many they are, the "
+         "threads or the instruction set; default: runs, equal from run to run"},
     [OPT_VERIFY] = {"verify", 0, 0, 0, NULL,
                     "first compare the outputs with those of the graph as written, in f64"},
     [OPT_COUNTERS] = {"counters", 0, 0, 0, "on|off",

@@ -142,6 +142,21 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
   return rc;
 }
 
+int32_t plugins_open_context_set(const args *a, const char *setting, bs_context **out, bs_error *err) {
+  args with = *a;
+  size_t option = 0;
+  while (option < a->n_options && strcmp(args_name(&a->options[option]), "set") != 0) option++;
+  with.given = calloc(a->n_given + 1, sizeof *with.given);
+  if (with.given == NULL) return bs_no_memory(err, "a setting");
+  if (a->n_given > 0) memcpy(with.given, a->given, a->n_given * sizeof *a->given);
+  with.given[a->n_given].option = option;
+  with.given[a->n_given].value = setting;
+  with.n_given = a->n_given + (option < a->n_options);
+  const int32_t rc = plugins_open_context(&with, NULL, 0, out, err);
+  free(with.given);
+  return rc;
+}
+
 static json_t *things_list(const char *things) {
   json_t *list = json_array();
   while (things != NULL && *things != '\0') {

@@ -23,6 +23,8 @@ extern const size_t plugins_n_new_kinds;
 /* The context of a plugins verb: the plugins of `extra` (without any, of --plugin), --config and --set. */
 int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
                              bs_error *err);
+/* The context of --plugin, --config and --set, and of `setting`, a further "path=value" of --set. */
+int32_t plugins_open_context_set(const args *a, const char *setting, bs_context **out, bs_error *err);
 /* Open, activate and close plugin `id` in a forked child with a deadline: BS_OK, or why not. This process
  * opens nothing. */
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err);

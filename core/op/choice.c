@@ -225,6 +225,7 @@ void bs_choice_key(const bs_op_host *host, const bs_op_query *q, char *out, size
   if ((q->flags & BS_QUERY_DETERMINISTIC) != 0) bs_text_printf(&t, " deterministic");
   if ((q->flags & BS_QUERY_TRAIN) != 0) bs_text_printf(&t, " train");
   if ((q->flags & BS_QUERY_TOKENWISE) != 0) bs_text_printf(&t, " tokenwise");
+  if ((q->flags & BS_QUERY_BITS) != 0) bs_text_printf(&t, " bits");
   if (q->workspace_limit != 0) bs_text_printf(&t, " workspace=%llu", (unsigned long long)q->workspace_limit);
   bs_text_printf(&t, " threads=%u P=%u", host->exec != NULL ? host->exec->width : 1u,
                  host->world_size > 0 ? host->world_size : 1u);

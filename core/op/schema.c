@@ -326,8 +326,8 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
   const bs_op_schema *schema = bs_op_schema_find(query->op);
   int32_t rc = check_arity(query, schema, err);
   if (rc != BS_OK) return rc;
-  if (query->flags &
-      ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC | BS_QUERY_TRAIN | BS_QUERY_TOKENWISE))
+  if (query->flags & ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC | BS_QUERY_TRAIN |
+                                 BS_QUERY_TOKENWISE | BS_QUERY_BITS))
     return bs_op_refuse(err, "BS-OP-ATTR", query->op, "unknown flags 0x%x", query->flags);
   for (uint32_t i = 0; i < query->nargs && rc == BS_OK; i++) rc = check_arg(query, schema, i, err);
   if (rc == BS_OK && query->partition != NULL) rc = check_partition(query->op, query->partition, err);

@@ -43,6 +43,12 @@ void bs_candidate_ask(bs_candidate *candidate, const bs_op_query *query) {
     snprintf(out_answer->text, sizeof out_answer->text, "gave no text");
   }
   if (out_answer->score > 1000) out_answer->score = 1000;
+  if ((query->flags & BS_QUERY_BITS) == 0 || out_answer->level == BS_LEVEL_NO || out_answer->bits == 1 ||
+      out_answer->tolerance == BS_TOL_EXACT)
+    return;
+  out_answer->level = BS_LEVEL_NO;
+  out_answer->reason = BS_REASON_DISABLED;
+  snprintf(out_answer->text, sizeof out_answer->text, "keeps no definition of bits for this query");
 }
 
 void bs_candidate_reject(bs_candidate *candidate, const bs_error *why) {

@@ -72,12 +72,15 @@ static void describe(const gvalue *v, bs_tensor_desc *out) {
   }
 }
 
-/* Products of any number of tokens; attention of few queries, as a decoding step has them. */
+/* Products of any number of tokens; attention of few queries, as a decoding step has them, and of all where
+ * the bits are those of the definition. */
 static uint32_t query_flags(const graph *g, const gnode *n) {
-  if (!g->tokenwise) return 0;
-  if (graph_is_product(n->op)) return BS_QUERY_TOKENWISE;
-  return n->op == GOP_ATTENTION && g->values[n->in[0]].dims[2] <= GRAPH_TOKENWISE_QUERIES ? BS_QUERY_TOKENWISE
-                                                                                          : 0;
+  const uint32_t bits = g->tokenwise == BS_BITS_TOKENS ? BS_QUERY_BITS : 0;
+  if (g->tokenwise == BS_BITS_RUNS) return 0;
+  if (graph_is_product(n->op)) return bits | BS_QUERY_TOKENWISE;
+  if (n->op != GOP_ATTENTION) return bits;
+  const int few = g->values[n->in[0]].dims[2] <= GRAPH_TOKENWISE_QUERIES;
+  return bits | (bits != 0 || few ? BS_QUERY_TOKENWISE : 0);
 }
 
 void graph_query(const graph *g, const gnode *n, gquery *q) {

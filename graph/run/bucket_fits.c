@@ -112,8 +112,9 @@ static int query_varies(const gmaking *m, const gnode *n) {
 
 /* Attention of few queries is asked with another flag than that of many (graph_query). */
 static int asks_otherwise(const gmaking *m, const gnode *n) {
-  const uint32_t slot =
-      n->op == GOP_ATTENTION && m->graphs[0]->tokenwise ? m->dims[n->in[0] * BS_MAX_DIMS + 2] : 0;
+  const uint32_t slot = n->op == GOP_ATTENTION && m->graphs[0]->tokenwise == BS_BITS_BATCH
+                            ? m->dims[n->in[0] * BS_MAX_DIMS + 2]
+                            : 0;
   if (slot == 0) return 0;
   const gbucket_number *number = &m->bucket->numbers[slot - 1];
   const gbucket_range *r = &m->bucket->range;

@@ -194,6 +194,14 @@ BS_API void bs_graph_close(bs_graph *graph);
 
 /* ---- sessions ------------------------------------------------------------------------------- */
 
+/* Which runs give a token the same bits. RUNS: those of the same sizes, threads and choices. BATCH: also
+ * those with other tokens beside it, and other threads; products, and attention of up to 8 queries, are asked
+ * with BS_QUERY_TOKENWISE, and what the backend does not serve so runs on `ref`. TOKENS, since 0.14: also
+ * those whose sequence is cut into other runs, and those on another processor; all nodes are asked with
+ * BS_QUERY_BITS. A session with a node that nothing serves so is not opened (BS_UNSUPPORTED).
+ * share/doc/blockshock/numbers.md has the definition. */
+enum bs_session_bits { BS_BITS_RUNS = 0, BS_BITS_BATCH = 1, BS_BITS_TOKENS = 2 };
+
 /* How a session is opened. bs_session_open copies it. */
 typedef struct bs_session_options {
   uint32_t struct_size;
@@ -228,9 +236,7 @@ typedef struct bs_session_options {
   /* Since 0.13. How products take X beside quantised weights: "float" or "x8" (whole numbers of 8 bits with
    * scales). NULL: as the model's format asks. */
   const char *activations;
-  /* Since 0.13. 1: the bits of a token's result do not depend on the tokens beside it, on how many they are
-   * or on the threads: products, and attention of up to 8 queries, are asked with BS_QUERY_TOKENWISE. What
-   * the backend does not serve so runs on `ref`. */
+  /* Since 0.13: enum bs_session_bits. */
   uint32_t tokenwise;
   /* Since 0.13. 1: sizes that are bound after the first ones are planned alone. 0: one plan serves a range of
    * sizes (up to 4, 8, .. 512, then multiples of 512; 1 and 2 alone) where the model allows it, with memory

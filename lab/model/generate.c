@@ -206,6 +206,7 @@ int32_t bs_model_generate_many(bs_context *context, const bs_model_request *requ
                                       .weights = request->weights,
                                       .activations = request->activations,
                                       .exact = request->exact,
+                                      .tokenwise = request->tokenwise,
                                       .choices = request->choices.words,
                                       .n_choices = (uint32_t)request->choices.n,
                                       .progress = request->progress,

@@ -33,8 +33,8 @@ typedef struct bs_model_request {
   uint32_t threads; /* 0: all processors that the process may use */
   uint32_t seed;    /* of made inputs */
   uint32_t profile;
-  uint32_t bind;  /* the threads stay on their cores */
-  uint32_t exact; /* as bs_session_options */
+  uint32_t bind;             /* the threads stay on their cores */
+  uint32_t exact, tokenwise; /* as bs_session_options */
   /* Receives progress of slow work: reading, the steps of bs_session_options.progress, a check's nodes. May
    * be NULL. */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);

@@ -436,6 +436,7 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
                                       .weights = request->weights,
                                       .activations = request->activations,
                                       .exact = request->exact,
+                                      .tokenwise = request->tokenwise,
                                       .progress = request->progress,
                                       .progress_user = request->progress_user};
   int32_t rc = bs_session_open(context, model->graph, &options, &model->session, err);

@@ -302,6 +302,17 @@ typedef struct cpu_rows_fns {
                  int64_t n);
 } cpu_rows_fns;
 
+/* Scores of a few queries against rows that lie `ld` elements apart: s[i][k] = x[i] . row k, one chain of
+ * multiply-adds upwards, as in a product of tiles. n: a multiple of 16. Writes up to a multiple of 16 keys.
+ */
+typedef struct cpu_dots {
+  float *s;       /* [count][CPU_X_LD] */
+  const float *x; /* [count][CPU_X_LD] */
+  int64_t count;
+  const void *rows;
+  int64_t ld, keys, n;
+} cpu_dots;
+
 typedef struct cpu_kernels {
   const char *name; /* "portable", "avx2", "avx512", "avx512_bf16", "amx", "amx_model" */
   int32_t tokens;   /* tokens of the widest tile */
@@ -381,9 +392,9 @@ typedef struct cpu_kernels {
   void (*attend_scale)(float *v, float by, int64_t n);
   /* Copies n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
   void (*strips)(float *panels, int64_t step, const float *row, int64_t n);
-  /* For a few queries, with keys that are not packed: f32, bf16, f16. s[k] = x . row k; sums += p[k] row k.
-   * ld: elements between rows; n: a multiple of 16. */
-  void (*attend_dots[3])(float *s, const float *x, const void *rows, int64_t ld, int64_t keys, int64_t n);
+  /* For a few queries, with keys that are not packed: f32, bf16, f16. sums += p[k] row k. ld: elements
+   * between rows; n: a multiple of 16. */
+  void (*attend_dots[3])(const cpu_dots *d);
   void (*attend_gather[3])(float *sums, const float *p, const void *rows, int64_t ld, int64_t keys,
                            int64_t n);
   /* Terms of int8: sum = q scale where `first`, else sum += q scale. */

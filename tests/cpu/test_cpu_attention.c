@@ -332,38 +332,78 @@ static void some_queries(kit_actor *c, uint32_t dtype, uint32_t flags, const int
   ck_assert_msg(try_run(c, &a, &echo, &err) != 0, "%s", err.message);
 }
 
-/* Token by token 8 queries have the bits of each alone, and so with more members, with windows too. The last
- * 3 rows of 195, which are 3 heads of 65 queries, have the bits that they have among more. */
-START_TEST(queries_have_their_own_bits) {
-  static const int64_t kinds[][3] = {
-      {BS_CAUSAL_LOWER_RIGHT}, {BS_CAUSAL_LOWER_RIGHT, 140}, {BS_CAUSAL_LOWER_RIGHT, 5}, {0}};
-  static float all[BIT_H * BIT_S * BIT_D], one[BIT_H * BIT_S * BIT_D];
-  const int pairs = _i >= SETS;
-  const char *isa = pairs ? of_pairs[_i - SETS] : sets[_i];
-  const uint32_t dtype = pairs ? BS_BF16 : BS_F32;
+/* The queries of all heads as one call and each call of `n` of them: the bits are equal. */
+static void same_as_parts(kit_actor *c, uint32_t dtype, const int64_t attrs[3], int64_t all, int64_t n,
+                          const float *whole, const char *isa) {
+  static float part[BIT_H * BIT_S * BIT_D];
+  for (int64_t s = 0; s + n <= all; s += n) {
+    some_queries(c, dtype, BS_QUERY_TOKENWISE, attrs, s, n, (int32_t)(BIT_T - all + s + n), part);
+    for (int64_t h = 0; h < BIT_H; h++)
+      ck_assert_msg(memcmp(&whole[(h * all + s) * BIT_D], &part[h * n * BIT_D],
+                           (size_t)(n * BIT_D) * sizeof *part) == 0,
+                    "%s, causal %lld, window %lld: queries %lld.. of %lld as %lld, head %lld", isa,
+                    (long long)attrs[0], (long long)attrs[1], (long long)s, (long long)all, (long long)n,
+                    (long long)h);
+  }
+}
+
+/* Token by token the bits of a query do not depend on the others, or on the members: more than 8 queries of
+ * all heads are multiplied by tiles, fewer with keys in place. bit_y: those of the first set. */
+enum { BIT_KINDS = 3, BIT_COUNTS = 3 };
+static float bit_y[BIT_KINDS][BIT_COUNTS][BIT_H * BIT_S * BIT_D];
+static void bits_of(const char *isa, uint32_t dtype, int is_first) {
+  static const int64_t kinds[BIT_KINDS][3] = {
+      {BS_CAUSAL_LOWER_RIGHT}, {BS_CAUSAL_LOWER_RIGHT, 140}, {BS_CAUSAL_LOWER_RIGHT, 5}};
+  static const int64_t counts[BIT_COUNTS] = {8, 65, BIT_S}, parts[] = {1, 2, 3, 5, 40};
+  static float whole[BIT_H * BIT_S * BIT_D];
   static ch host;
   kit_actor c[2];
-  if (!ch_has_isa(isa)) return;
   ch_open(&host, isa, "off");
   for (int m = 0; m < 2; m++) ch_actor(&host, &c[m], "attention", "online", m == 0 ? 1 : 4);
+  for (int kind = 0; kind < BIT_KINDS; kind++)
+    for (int n = 0; n < BIT_COUNTS; n++) {
+      some_queries(&c[1], dtype, BS_QUERY_TOKENWISE, kinds[kind], 0, counts[n], BIT_T, whole);
+      for (int p = 0; p < 5; p++)
+        if (parts[p] < counts[n])
+          same_as_parts(&c[p % 2], dtype, kinds[kind], counts[n], parts[p], whole, isa);
+      if (is_first) memcpy(bit_y[kind][n], whole, sizeof whole);
+      ck_assert_msg(memcmp(bit_y[kind][n], whole, (size_t)(BIT_H * counts[n] * BIT_D) * sizeof *whole) == 0,
+                    "%s: other bits than %s, kind %d, %lld queries", isa, sets[0], kind,
+                    (long long)counts[n]);
+    }
+  for (int m = 0; m < 2; m++) kit_actor_close(&c[m]);
+  ch_close(&host);
+}
+
+START_TEST(queries_have_their_own_bits) {
+  const uint32_t dtype = _i == 0 ? BS_F32 : BS_BF16;
   draw_bits(dtype, bit_q, 1, BIT_H * BIT_S * BIT_D);
   draw_bits(dtype, bit_k, 2, BIT_T * BIT_D);
   draw_bits(dtype, bit_v, 3, BIT_T * BIT_D);
-  for (int kind = 0; kind < 3; kind++) {
-    some_queries(&c[1], dtype, BS_QUERY_TOKENWISE, kinds[kind], 0, 8, BIT_T, all);
-    for (int s = 0; s < 8; s++) {
-      some_queries(&c[0], dtype, BS_QUERY_TOKENWISE, kinds[kind], s, 1, BIT_T - 7 + s, one);
-      for (int h = 0; h < BIT_H; h++)
-        ck_assert_msg(memcmp(&all[(h * 8 + s) * BIT_D], &one[h * BIT_D], BIT_D * sizeof *one) == 0,
-                      "%s, kind %d: query %d of head %d", isa, kind, s, h);
-    }
-  }
-  some_queries(&c[0], dtype, 0, kinds[3], 0, BIT_S, BIT_T, all);
+  for (int s = 0; s < SETS; s++)
+    if (ch_has_isa(sets[s])) bits_of(sets[s], dtype, s == 0);
+}
+END_TEST
+
+/* Of products of pairs, the last 3 rows of 195, which are 3 heads of 65 queries, have the bits that they have
+ * among more. */
+START_TEST(a_last_block_has_the_bits_of_a_whole_one) {
+  static const int64_t all_keys[3] = {0};
+  static float all[BIT_H * BIT_S * BIT_D], one[BIT_H * BIT_S * BIT_D];
+  static ch host;
+  kit_actor c[2];
+  if (!ch_has_isa(of_pairs[_i])) return;
+  ch_open(&host, of_pairs[_i], "off");
+  for (int m = 0; m < 2; m++) ch_actor(&host, &c[m], "attention", "online", m == 0 ? 1 : 4);
+  draw_bits(BS_BF16, bit_q, 1, BIT_H * BIT_S * BIT_D);
+  draw_bits(BS_BF16, bit_k, 2, BIT_T * BIT_D);
+  draw_bits(BS_BF16, bit_v, 3, BIT_T * BIT_D);
+  some_queries(&c[0], BS_BF16, 0, all_keys, 0, BIT_S, BIT_T, all);
   for (int m = 0; m < 2; m++) {
-    some_queries(&c[m], dtype, 0, kinds[3], 0, 65, BIT_T, one);
+    some_queries(&c[m], BS_BF16, 0, all_keys, 0, 65, BIT_T, one);
     for (int h = 0; h < BIT_H; h++)
       ck_assert_msg(memcmp(&all[h * BIT_S * BIT_D], &one[h * 65 * BIT_D], 65 * BIT_D * sizeof *one) == 0,
-                    "%s: 65 queries of head %d", isa, h);
+                    "%s: 65 queries of head %d", of_pairs[_i], h);
   }
   for (int m = 0; m < 2; m++) kit_actor_close(&c[m]);
   ch_close(&host);
@@ -375,7 +415,8 @@ int main(void) {
                              {powers_are_right_everywhere, (SETS + TEST_COUNT(of_pairs)) * 2},
                              {knobs_change_no_output, TEST_COUNT(settings)},
                              {threads_of_the_gradients},
-                             {queries_have_their_own_bits, SETS + TEST_COUNT(of_pairs)},
+                             {queries_have_their_own_bits, 2},
+                             {a_last_block_has_the_bits_of_a_whole_one, TEST_COUNT(of_pairs)},
                              {0}};
   return run_tests("cpu_attention", tests, (test_setup){0});
 }

@@ -36,7 +36,7 @@ static inline void write_config(const entry *rows, const entry *changed) {
 static inline void write_weights(const char *file, const entry *rows, int first, int last,
                                  const entry *changed) {
   static char header[16384];
-  static float data[1 << 14];
+  static float data[1 << 17];
   size_t at = 0, bytes = 0;
   uint64_t length;
   header[at++] = '{';

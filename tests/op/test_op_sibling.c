@@ -58,7 +58,7 @@ START_TEST(shapes_and_attributes) {
     g.q[i].accumulate = 3;
     refused(&g.q[i], "BS-OP-ATTR", "accumulate 3");
     g.q[i].accumulate = BS_ACC_F32;
-    g.q[i].flags = BS_QUERY_TOKENWISE << 1;
+    g.q[i].flags = BS_QUERY_BITS << 1;
     refused(&g.q[i], "BS-OP-ATTR", "unknown flags");
     g.q[i].flags = BS_QUERY_TRAIN | BS_QUERY_DETERMINISTIC;
     accepted(&g.q[i]);

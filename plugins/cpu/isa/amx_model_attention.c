@@ -2,7 +2,6 @@
  *
  * amx_model_attention.c - what attention in bf16 needs beside its products, in plain C for isa=amx_model. The
  * bits are those of avx512_bf16.c, but for the payload of NaN; powers are never subnormal. */
-#define VEC_FMA_EXACT
 #include "vec_portable.h"
 
 #define ATTEND_ROW_ALONE

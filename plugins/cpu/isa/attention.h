@@ -160,6 +160,7 @@ INLINE void attend_put_f32(void *p, int64_t at, vec power) {
 }
 
 #ifndef ATTEND_ROW_ALONE
+#include "transpose.h"
 
 static float attend_exact(const float *s, void *p, int64_t n, float by, float *most, float *totals) {
   return attend_row(0, attend_put_f32, s, p, n, by, most, totals);
@@ -186,30 +187,69 @@ INLINE vec attend_load(const int type, const void *p) {
   return type == 0 ? vec_load(p) : type == 1 ? vec_load_bf16(p) : vec_load_f16(p);
 }
 
-/* s[r] = x . key r for `keys` rows of n elements, a multiple of 16, ld apart. Sixteen chains of sums a row
- * for all vector widths. */
-INLINE void attend_dots(const int type, float *s, const float *x, const void *rows, int64_t ld, int64_t keys,
-                        int64_t n) {
-  enum { ROWS = 4 };
+/* 16 elements of up to 16 rows, as columns: to[element][row]. Rows beyond the last are the last one. */
+INLINE void attend_turn(const int type, float *to, const void *rows, int64_t ld, int64_t keys) {
   const int64_t size = type == 0 ? 4 : 2;
-  for (int64_t r = 0; r < keys; r += ROWS) {
-    const uint8_t *at[ROWS];
-    vec lane[ROWS][ATTEND_VECS];
-    UNROLL for (int i = 0; i < ROWS; i++) {
-      at[i] = (const uint8_t *)rows + (r + i < keys ? r + i : keys - 1) * ld * size;
-      UNROLL for (int v = 0; v < ATTEND_VECS; v++) lane[i][v] = vec_set1(0.0f);
-    }
-    for (int64_t k = 0; k < n; k += ATTEND_LANES) UNROLL for (int v = 0; v < ATTEND_VECS; v++) {
-        const int64_t column = k + (int64_t)v * VEC;
-        const vec of = vec_load(x + column);
-        UNROLL for (int i = 0; i < ROWS; i++) lane[i][v] =
-            vec_fma(of, attend_load(type, at[i] + column * size), lane[i][v]);
-      }
-    UNROLL for (int i = 0; i < ROWS; i++) {
-      const float sum = 0.0f + vec_sum16(lane[i]);
-      if (r + i < keys) s[r + i] = sum;
+  float copy[ATTEND_LANES * ATTEND_LANES];
+  if (type == 0 && keys >= ATTEND_LANES) {
+    transpose(to, ATTEND_LANES, rows, ld);
+    return;
+  }
+  for (int64_t r = 0; r < ATTEND_LANES; r++) {
+    const uint8_t *at = (const uint8_t *)rows + (r < keys ? r : keys - 1) * ld * size;
+    for (int64_t v = 0; v < ATTEND_LANES; v += VEC)
+      vec_store(copy + r * ATTEND_LANES + v, attend_load(type, at + v * size));
+  }
+  transpose(to, ATTEND_LANES, copy, ATTEND_LANES);
+}
+
+/* 16 more elements of the scores of `blocks` times 16 keys, which lie turned one behind the other. */
+INLINE void attend_more(const int blocks, const int first, float *s, const float *x, const float *turned) {
+  vec sum[4 * ATTEND_VECS];
+  UNROLL for (int j = 0; j < blocks * ATTEND_VECS; j++) sum[j] =
+      first ? vec_set1(0.0f) : vec_load(s + (size_t)j * VEC);
+  for (int64_t k = 0; k < ATTEND_LANES; k++) {
+    const vec of = vec_set1(x[k]);
+    UNROLL for (int j = 0; j < blocks * ATTEND_VECS; j++) {
+      const int64_t at = j / ATTEND_VECS * ATTEND_LANES * ATTEND_LANES + j % ATTEND_VECS * VEC;
+      sum[j] = vec_fma(of, vec_load(turned + at + k * ATTEND_LANES), sum[j]);
     }
   }
+  UNROLL for (int j = 0; j < blocks * ATTEND_VECS; j++) vec_store(s + (size_t)j * VEC, sum[j]);
+}
+
+/* Prefetches part `part` of the rows that come next, in the order in which they lie: as many elements as are
+ * turned at a time. */
+INLINE void attend_ask(const cpu_dots *d, const uint8_t *next, const int64_t size, int64_t part) {
+  const int64_t elements = ATTEND_LANES * ATTEND_LANES;
+  for (int64_t r = part * elements / d->n; r < (part + 1) * elements / d->n; r++)
+    for (int64_t at = 0; at < d->n * size; at += 64) __builtin_prefetch(next + r * d->ld * size + at, 0, 3);
+}
+
+/* The scores of `keys` keys, up to 16 for each of the blocks. */
+INLINE void attend_some(const int type, const int blocks, const cpu_dots *d, float *s, const uint8_t *rows,
+                        int64_t keys) {
+  const int64_t size = type == 0 ? 4 : 2;
+  _Alignas(64) float turned[4 * ATTEND_LANES * ATTEND_LANES];
+  for (int64_t k = 0; k < d->n; k += ATTEND_LANES) {
+    for (int64_t j = 0; j < blocks; j++) {
+      attend_ask(d, rows + blocks * ATTEND_LANES * d->ld * size, size, k / ATTEND_LANES * blocks + j);
+      attend_turn(type, turned + j * ATTEND_LANES * ATTEND_LANES,
+                  rows + (j * ATTEND_LANES * d->ld + k) * size, d->ld, keys - j * ATTEND_LANES);
+    }
+    for (int64_t i = 0; i < d->count; i++)
+      attend_more(blocks, k == 0, s + i * CPU_X_LD, d->x + i * CPU_X_LD + k, turned);
+  }
+}
+
+INLINE void attend_dots(const int type, const cpu_dots *d) {
+  const uint8_t *rows = d->rows;
+  const int64_t size = type == 0 ? 4 : 2;
+  int64_t r = 0;
+  for (; r + 3 * ATTEND_LANES < d->keys; r += 4 * ATTEND_LANES)
+    attend_some(type, 4, d, d->s + r, rows + r * d->ld * size, d->keys - r);
+  for (; r < d->keys; r += ATTEND_LANES)
+    attend_some(type, 1, d, d->s + r, rows + r * d->ld * size, d->keys - r);
 }
 
 /* sums[i] += sum over `keys` of p[k] * row k's element i, of `blocks` blocks of 16 from `column` on. */
@@ -239,9 +279,8 @@ INLINE void attend_gather(const int type, float *sums, const float *p, const voi
 }
 
 #define ATTEND_FEW(name, type)                                                                              \
-  static void attend_dots_##name(float *s, const float *x, const void *rows, int64_t ld, int64_t keys,      \
-                                 int64_t n) {                                                               \
-    attend_dots(type, s, x, rows, ld, keys, n);                                                             \
+  static void attend_dots_##name(const cpu_dots *d) {                                                       \
+    attend_dots(type, d);                                                                                   \
   }                                                                                                         \
   static void attend_gather_##name(float *sums, const float *p, const void *rows, int64_t ld, int64_t keys, \
                                    int64_t n) {                                                             \

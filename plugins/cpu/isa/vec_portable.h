@@ -7,6 +7,9 @@
 
 #include <math.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "../half.h"
 
@@ -50,15 +53,32 @@ INLINE vec vec_sqrt(vec a) {
   return a;
 }
 
-/* a b + c, rounded once; here twice, for that is faster, except where VEC_FMA_EXACT is defined. */
+#if defined(__SSE2__) && !defined(FP_FAST_FMAF)
+/* a b + c as doubles, rounded to odd: the product is exact, and a sum that is not exact and whose last bit is
+ * 0 gives way to its neighbour on the side of the exact one. Rounding that to float rounds the exact sum. */
+INLINE dbl dbl_odd(dbl a, dbl b, dbl c) {
+  const dbl product = a * b, sum = product + c, part = sum - product;
+  const dbl rest = (product - (sum - part)) + (c - part);
+  const dbl_bits above = (dbl_bits)(rest > 0), below = (dbl_bits)(rest < 0);
+  const dbl_bits even = ((dbl_bits)sum & 1) - 1, larger = above ^ (dbl_bits)(sum < 0);
+  const dbl_bits step = (larger & 2) - 1; /* 1 where the magnitude grows, else -1 */
+  return (dbl)((dbl_bits)sum + (step & (above | below) & even));
+}
+
+/* a b + c, rounded once. Conversions lane by lane are wrong by gcc 12, and calls of fmaf take twice as long.
+ */
 INLINE vec vec_fma(vec a, vec b, vec c) {
-#ifdef VEC_FMA_EXACT
+  const vec x = _mm_movehl_ps(a, a), y = _mm_movehl_ps(b, b), z = _mm_movehl_ps(c, c);
+  const dbl low = dbl_odd(_mm_cvtps_pd(a), _mm_cvtps_pd(b), _mm_cvtps_pd(c));
+  const dbl high = dbl_odd(_mm_cvtps_pd(x), _mm_cvtps_pd(y), _mm_cvtps_pd(z));
+  return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+}
+#else
+INLINE vec vec_fma(vec a, vec b, vec c) {
   for (int i = 0; i < VEC; i++) c[i] = fmaf(a[i], b[i], c[i]);
   return c;
-#else
-  return a * b + c;
-#endif
 }
+#endif
 
 /* The sum of 16 lanes, of vectors one after the other: lanes 8 apart first, then 4, 2 and 1. */
 INLINE float vec_sum16(const vec *v) {
@@ -137,7 +157,7 @@ INLINE dbl dbl_min(dbl a, dbl b) {
 }
 
 INLINE dbl dbl_fma(dbl a, dbl b, dbl c) {
-  return a * b + c;
+  return (dbl){fma(a[0], b[0], c[0]), fma(a[1], b[1], c[1])};
 }
 
 /* -|a| */

@@ -41,10 +41,6 @@ static int read_query(const bs_op_query *q, bs_op_answer *answer) {
                          (long long)E, CPU_ATTEND_WIDTH);
   if (q->accumulate == BS_ACC_F64)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "accumulates in f32; the ref backend has f64");
-  if ((q->flags & BS_QUERY_TOKENWISE) != 0 && q->args[CPU_Q]->dims[2] > CPU_ATTEND_FEW)
-    return cpu_answer_no(answer, BS_REASON_DISABLED,
-                         "more than %d queries are multiplied by tiles, with other bits than fewer",
-                         CPU_ATTEND_FEW);
   return 1;
 }
 
@@ -131,7 +127,7 @@ static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64
 /* All tiles of a group of more than one block, as far as there is room for them. */
 static int64_t tiles_to_keep(const cpu_attention *plan, const bs_op_query *q) {
   const extent e = extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims);
-  if (q->workspace_limit != 0 || plan->tokenwise || e.rows <= CPU_ATTEND_LEAST || plan->keys <= 0) return 0;
+  if (q->workspace_limit != 0 || e.rows <= CPU_ATTEND_LEAST || plan->keys <= 0) return 0;
   const int64_t tiles = (q->args[CPU_K]->dims[2] + plan->keys - 1) / plan->keys;
   return tiles <= CPU_ATTEND_KEPT / (cpu_k_bytes(plan) + cpu_v_bytes(plan)) ? tiles : 0;
 }
@@ -156,15 +152,14 @@ static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attentio
   plan->nan_gives_0 = q->attrs[3] != 0;
   plan->D = q->args[CPU_Q]->dims[3];
   plan->E = q->args[CPU_V]->dims[3];
-  plan->pairs =
-      bf16 && q->accumulate != BS_ACC_F32 && (state->kernels.dot != NULL || state->kernels.amx != NULL);
+  plan->tokenwise = (q->flags & BS_QUERY_TOKENWISE) != 0;
+  plan->pairs = bf16 && q->accumulate != BS_ACC_F32 && !plan->tokenwise &&
+                (state->kernels.dot != NULL || state->kernels.amx != NULL);
   plan->amx = plan->pairs ? state->kernels.amx : NULL;
   plan->unit = plan->amx != NULL ? CPU_AMX_COLUMNS : plan->pairs ? 2 : 1;
   plan->chunk = plan->amx != NULL ? CPU_ATTEND_CHUNK_AMX : CPU_ATTEND_CHUNK;
   plan->x_ld = plan->amx != NULL ? CPU_ATTEND_LD_AMX : CPU_X_LD;
   read_knobs(q, plan);
-  plan->tokenwise = (q->flags & BS_QUERY_TOKENWISE) != 0;
-  if (plan->tokenwise) plan->rows = CPU_ATTEND_FEW;
   plan->room = room_of(plan, q);
   plan->kept = tiles_to_keep(plan, q);
 }
@@ -234,6 +229,13 @@ static int64_t rows_of_block(const cpu_attention *plan, const extent *e) {
   return each;
 }
 
+/* Values of knobs that change bits: tiles of other keys, fast powers, parts of the keys. */
+static int bits_are_kept(const cpu_attention *plan, bs_op_answer *answer) {
+  if (!plan->tokenwise || (plan->keys == CPU_ATTEND_KEYS && !plan->fast && plan->split <= 1)) return 1;
+  return cpu_answer_no(answer, BS_REASON_DISABLED, "token by token keys=%d, exp=exact and split=1 only",
+                       CPU_ATTEND_KEYS);
+}
+
 /* Values that would cut these queries and keys as smaller ones do are refused: they are no plans of their
  * own. */
 static int knobs_are_kept(const cpu_attention *plan, const bs_op_query *q, bs_op_answer *answer) {
@@ -265,16 +267,17 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
   cpu_attention plan = {.kernels = NULL};
   if (!read_query(q, answer)) return BS_OK;
   read_plan(state, q, &plan);
-  if (!knobs_are_kept(&plan, q, answer)) return BS_OK;
+  if (!bits_are_kept(&plan, answer) || !knobs_are_kept(&plan, q, answer)) return BS_OK;
   if (!cpu_workspace_fits(q, pieces_of(&plan, floats), answer)) return BS_OK;
-  const int tiles = plan.amx != NULL && !plan.tokenwise &&
-                    extent_of(&plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows > CPU_ATTEND_FEW;
+  const int tiles =
+      plan.amx != NULL && extent_of(&plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows > CPU_ATTEND_FEW;
   const char *algo = tiles ? "tiles-amx" : plan.pairs ? "online-bf16" : "online";
   char text[80] = "online softmax over tiles of keys";
   if (tiles)
     snprintf(text, sizeof text, "online softmax over tiles of keys, products by isa=%s", state->kernels.name);
   cpu_answer_yes(answer, tiles ? 850 : 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32, algo,
                  text);
+  answer->bits = plan.tokenwise;
   return BS_OK;
 }
 
@@ -291,8 +294,7 @@ static int32_t divide(cpu_attention *plan, const bs_op_query *q, bs_error *err) 
   int32_t rc = cpu_knob_members(q, plan->width, &plan->width, err);
   if (rc != BS_OK) return rc;
   const int64_t each = rows_of_block(plan, &e), parts = parts_of_keys(plan, &e);
-  plan->told_rows =
-      plan->tokenwise ? CPU_ATTEND_LEAST : rows_alike(each, &e); /* the least that a knob says */
+  plan->told_rows = rows_alike(each, &e);
   plan->told_keys = keys_alike(plan->keys, &e);
   plan->told_split = parts;
   if (plan->split > parts) {
@@ -362,7 +364,7 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   if (call->B * call->H * call->S == 0) return;
   call->repeat = call->H / call->G;
   call->rows = call->repeat * call->S;
-  call->few = plan->tokenwise || call->rows <= CPU_ATTEND_FEW;
+  call->few = call->rows <= CPU_ATTEND_FEW;
   const extent e = extent_of(plan, q, k);
   call->alone = e.alone || plan->width == 1;
   call->each = rows_of_block(plan, &e);

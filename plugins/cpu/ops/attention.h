@@ -48,7 +48,7 @@ typedef struct cpu_attention {
   int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
   int64_t told_rows, told_keys, told_split; /* for the query's own dims: reported by the plan */
   uint32_t told_threads;                    /* too */
-  uint32_t tokenwise;                       /* up to 8 queries: blocks of few, whole keys */
+  uint32_t tokenwise;                       /* f32, and whole keys: not by the queries or the members */
   uint32_t woken;                           /* threads were given: the team is woken for little work, too */
   uint64_t member_bytes;                    /* of scratch */
 } cpu_attention;
@@ -133,8 +133,8 @@ static inline int64_t cpu_head_of(const cpu_block *b, int64_t i) {
 static inline int64_t cpu_query_of(const cpu_block *b, int64_t i) {
   return (b->first_row + i) % b->call->S;
 }
-/* Few queries are multiplied one by one, as f32. The last block of many queries is not: what a query's bits
- * are does not depend on how many queries the blocks have, nor so on the members. */
+/* Few queries are multiplied one by one, as f32. Products of f32 have the same bits for few and for many;
+ * those of pairs do not, so the last block of many queries is not of few. */
 static inline int cpu_block_few(const cpu_block *b) {
   return b->call->few;
 }

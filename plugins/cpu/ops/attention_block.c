@@ -38,27 +38,25 @@ static cpu_lines keys_of(const cpu_block *b, const cpu_rows4 *t, int64_t first) 
   return (cpu_lines){cpu_row_at(t, b->batch, b->group, first), t->type, t->size, t->strides[2], 1};
 }
 
-/* Scores of few queries: rows of K as they lie where they can be read so, else copies of eight. */
+/* Scores of few queries: rows of K as they lie where they can be read so, else copies of 16. */
 static void scores_of_few(const cpu_block *b, const tile *t) {
   const cpu_attend *call = b->call;
   const cpu_kernels *kernels = kernels_of(b);
   const int64_t D = call->plan->D, wide = cpu_up16(D);
   const int as_is = call->k.type < CPU_HALF_TYPES && wide == D;
-  const int64_t step = as_is ? t->keys : CPU_F8_ROWS;
-  const float *q = (const float *)(const void *)b->q;
+  const int64_t step = as_is ? t->keys : 16;
+  cpu_dots d = {
+      .x = (const float *)(const void *)b->q, .count = b->count, .rows = b->row, .ld = wide, .n = wide};
+  if (as_is) d.ld = call->k.strides[2];
   for (int64_t j = 0; j < t->keys; j += step) {
-    const int64_t count = t->keys - j < step ? t->keys - j : step;
-    const void *rows = cpu_row_at(&call->k, b->batch, b->group, t->first + j);
-    for (int64_t i = 0; i < count && !as_is; i++)
+    d.keys = t->keys - j < step ? t->keys - j : step;
+    d.s = b->s + j;
+    if (as_is) d.rows = cpu_row_at(&call->k, b->batch, b->group, t->first);
+    for (int64_t i = 0; i < d.keys && !as_is; i++)
       load_row(kernels, &call->k, cpu_row_at(&call->k, b->batch, b->group, t->first + j + i), D, wide,
                b->row + i * wide);
-    for (int64_t r = 0; r < b->count; r++)
-      kernels->attend_dots[as_is ? call->k.type : 0](b->s + r * CPU_X_LD + j, q + r * CPU_X_LD,
-                                                     as_is ? rows : b->row, as_is ? call->k.strides[2] : wide,
-                                                     count, wide);
+    kernels->attend_dots[as_is ? call->k.type : 0](&d);
   }
-  for (int64_t r = 0; r < b->count; r++)
-    memset(b->s + r * CPU_X_LD + t->keys, 0, (size_t)(t->wide - t->keys) * sizeof *b->s);
 }
 
 /* ---- masks ------------------------------------------------------------------------------------ */

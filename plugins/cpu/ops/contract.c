@@ -51,6 +51,7 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
     return BS_OK;
   }
   cpu_answer_yes(answer, 800, BS_TOL_ACC_F32, "panels", "tiles of matmul over panels made at each call");
+  answer->bits = 1;
   return BS_OK;
 }
 

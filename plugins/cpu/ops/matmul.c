@@ -156,7 +156,7 @@ static int64_t most_tokens(const cpu_matmul *shape) {
  * whole layer, and measured choices may not mix the two (matmul_amx.c). */
 static int fits(const cpu_state *state, const bs_op_query *query, const cpu_matmul *shape,
                 bs_op_answer *answer) {
-  const uint32_t asked = query->flags & (BS_QUERY_TOKENWISE | BS_QUERY_TRAIN);
+  const uint32_t asked = query->flags & (BS_QUERY_TOKENWISE | BS_QUERY_TRAIN | BS_QUERY_BITS);
   if (state->kernels.amx == NULL || strcmp(state->matmul, "auto") != 0 || shape->weight_type != BS_BF16 ||
       asked != BS_QUERY_TOKENWISE)
     return 1;
@@ -181,7 +181,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   matmul_plan *plan = (matmul_plan *)(void *)all;
   plan->x_index = cpu_type_index(all->shape.x_type);
   plan->w_index = cpu_type_index(all->shape.weight_type);
-  plan->dot = plan->w_index == 1 && all->kernels->dot != NULL;
+  plan->dot = plan->w_index == 1 && all->kernels->dot != NULL && (query->flags & BS_QUERY_BITS) == 0;
   plan->tile = plan->dot ? all->kernels->dot : all->kernels->tile[plan->w_index];
   choose_order(plan, query->knobs);
   *out_plan = plan;
@@ -217,6 +217,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   if (!cpu_dense_judge(&kind, state, query, &shape, &s, answer)) return BS_OK;
   snprintf(algo, sizeof algo, "packed-%s", state->kernels.name);
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, "");
+  answer->bits = (query->flags & BS_QUERY_BITS) != 0; /* by products of pairs they are others */
   /* "dnnl" is registered, and so asked, before: when its library is missing that is known by now. */
 #ifdef BS_CPU_DNNL
   char library[144] = "";

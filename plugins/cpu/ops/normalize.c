@@ -207,6 +207,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   if (!cpu_workspace_fits(query, member_floats(query) * sizeof(float), answer)) return BS_OK;
   snprintf(algo, sizeof algo, "rows-%s", state->kernels.name);
   cpu_answer_yes(answer, 700, BS_TOL_ACC_F32, algo, "own kernels, a row at a time");
+  answer->bits = 1;
   return BS_OK;
 }
 

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * repro.h - `model check --with repro=tokens`: runs a model in many ways whose bits must be equal, and says
+ * what it saw as a certificate (docs/numbers.md). */
+#ifndef BS_LAB_MODEL_REPRO_H
+#define BS_LAB_MODEL_REPRO_H
+#include "lab/model/model.h"
+
+typedef struct bs_repro_asked {
+  /* Opens a context whose cpu plugin has the table `isa`; NULL: as the user asked. The caller closes it. */
+  int32_t (*open)(void *user, const char *isa, bs_context **out_context, bs_error *err);
+  void *user;
+  uint32_t bits; /* enum bs_session_bits of the cells; RUNS shows what differs without a promise */
+} bs_repro_asked;
+
+/* Runs the model of `request` once, and then again in every cell of a grid: threads, tables of the cpu
+ * plugin, and for a model with a key-value cache the length of the sequence and how it is cut into runs, for
+ * another one its batch. Each number of an output is compared with the first run's, bit by bit. The control
+ * runs without the promise and should differ. *out: {blockshock_bits, word, model, input: {tokens, sha256},
+ * output: {name, dtype, shape, sha256, rows: [8 digits of each]}, cells: [{table, threads, run, compared,
+ * differ, first, equal}], control: {the same}, not_compared: [text], failed, repeated}. A cell that differs
+ * is no error. BS_UNSUPPORTED: the session cannot be opened so. */
+int32_t bs_model_repro(const bs_model_request *request, const bs_repro_asked *asked, json_t **out,
+                       bs_error *err);
+#endif
