@@ -68,9 +68,12 @@ static int32_t measure_row(repro *r, uint64_t n, bs_error *err) {
     const uint32_t width = d.dtype == BS_BF16 ? 4 : BS_DTYPE_BYTES(d.dtype);
     uint64_t bytes = width;
     for (uint32_t i = 0; i < d.rank; i++) bytes *= (uint64_t)d.dims[i];
-    r->row += bytes / n;
+    r->row += n > 0 ? bytes / n : 0;
     if (p == in) r->width = width;
   }
+  if (rc == BS_OK && r->row == 0)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-REPRO", "%.200s has no output with a number",
+                        r->request->path);
   if (rc == BS_OK) rc = bs_memory_fits(2 * r->row * r->rows, "BS-MODEL-MEMORY", "copies of the outputs", err);
   if (rc != BS_OK) return rc;
   r->first = calloc(r->rows + 1, r->row);
@@ -116,7 +119,7 @@ static int32_t run_entries(repro *r, const bs_tensor *inputs, int64_t at, int64_
   int32_t rc = r->symbol != NULL ? bs_session_bind(s, dims, 1, err) : BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < bs_graph_port_count(r->model.graph, 1); i++) {
     bs_tensor t = inputs[i];
-    if (r->symbol != NULL) {
+    if (r->symbol != NULL && t.dims[0] > 0) {
       t.bytes = t.bytes / (uint64_t)t.dims[0] * (uint64_t)n;
       t.data = (uint8_t *)t.data + (uint64_t)at * (inputs[i].bytes / (uint64_t)t.dims[0]);
       t.dims[0] = n;
