@@ -37,7 +37,7 @@ int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *s,
   d.dims[1] = y->dims[1];
   int32_t rc = bs_layer_owns(layer, &own, err);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &t->dy, err);
-  if (rc == BS_OK) rc = fill(rank, &t->dy, err);
+  if (rc == BS_OK && !t->no_values) rc = fill(rank, &t->dy, err);
   d.dtype = s->x_dtype;
   d.dims[1] = x->dims[1];
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &t->dx, err);

@@ -16,7 +16,8 @@ enum bs_arm_work {
 
 /* One rank's. */
 typedef struct bs_arm_tensors {
-  uint32_t work; /* enum bs_arm_work */
+  uint32_t work;      /* enum bs_arm_work */
+  uint32_t no_values; /* 1: the backend holds none, so dy gets none */
   bs_tensor dy, dx, dw;
 } bs_arm_tensors;
 

@@ -122,7 +122,7 @@ typedef struct built {
 
 typedef struct simulation {
   bs_case c;
-  uint32_t work;
+  uint32_t work, phantom;
   built *ranks;
 } simulation;
 
@@ -140,6 +140,7 @@ static int32_t build(bs_rank *rank, void *arg, bs_error *err) {
   bs_place_tokens(c, c->spec.y_placement, index, &first, &rows);
   if (rc == BS_OK) rc = bs_case_tensor(rank, c->spec.y_dtype, 2, rows, cols, &b->y, err);
   b->work.work = s->work;
+  b->work.no_values = s->phantom;
   if (rc == BS_OK) rc = bs_arm_work_take(rank, b->layer, &c->spec, &b->x, &b->y, &b->work, err);
   bs_rank_counters_reset(rank);
   return rc;
@@ -206,11 +207,11 @@ int32_t bs_simulate_traced(const bs_case *c, uint32_t work, sim_trace *trace, bs
   s.ranks = calloc(c->world_size, sizeof *s.ranks);
   if (s.ranks == NULL) return bs_no_memory(err, "%u ranks", c->world_size);
   int32_t rc = bs_case_world(&s.c, &world, err);
+  s.phantom = out->phantom = (uint32_t)bs_backend_is_phantom(c->context, c->backend);
   if (rc == BS_OK) rc = bs_world_run(world, build, &s, err);
   if (rc == BS_OK) rc = bs_world_run(world, pass, &s, err);
   if (rc == BS_OK) bs_world_figures(world, take, &told);
   if (rc == BS_OK) rc = count(&s, world, out, err);
-  out->phantom = (uint32_t)bs_backend_is_phantom(c->context, c->backend);
   if (world != NULL) drop(&s, world);
   bs_world_destroy(world);
   free(s.ranks);
