@@ -10,6 +10,7 @@
 
 typedef struct tile {
   int64_t first, keys, wide; /* wide: keys rounded up to 16 */
+  int64_t made;              /* keys that the panels were made of: an earlier block may see more of them */
   uint8_t *k, *v;            /* panels */
 } tile;
 
@@ -164,6 +165,7 @@ static void ready_panels(const cpu_block *b, tile *t) {
   if (kept->group != group || kept->from != b->from) *kept = (cpu_kept){group, b->from, 0};
   t->k = b->k + n * cpu_k_bytes(plan);
   t->v = b->v + n * cpu_v_bytes(plan);
+  t->made = n < kept->tiles ? plan->keys : t->keys;
   if (n < kept->tiles) return;
   make_panels(b, t);
   if (plan->kept > 0 && t->keys == plan->keys) kept->tiles = n + 1;
@@ -182,7 +184,7 @@ static int see(const cpu_block *b, const tile *t, int64_t row, chunk *out) {
   }
   from = from > t->first ? (from - t->first) / whole * whole : 0;
   to = to < t->first + t->keys ? to - t->first : t->keys;
-  *out = (chunk){row, count, from, {t->first + from, to - from, cpu_up16(to - from), NULL, NULL}};
+  *out = (chunk){row, count, from, {t->first + from, to - from, cpu_up16(to - from), t->made, NULL, NULL}};
   return to > from;
 }
 
@@ -214,10 +216,10 @@ static void one_tile(cpu_block *b, tile *t, cpu_amx_room *room) {
   scores.ldc = CPU_X_LD;
   cpu_product values = scores;
   values.x = pairs ? (const void *)b->p : (const void *)b->s;
-  values.step = cpu_panel_bytes(plan, t->keys);
   values.columns = values.ldc = wide;
   values.add = 1;
   ready_panels(b, t);
+  values.step = cpu_panel_bytes(plan, t->made);
   for (int64_t row = 0; row < b->count; row += plan->chunk) {
     chunk c;
     ask_ahead(b, t, row / plan->chunk, (b->count + plan->chunk - 1) / plan->chunk);
@@ -244,7 +246,7 @@ void cpu_attend_keys(cpu_block *b, int64_t from, int64_t to) {
   cpu_amx_room room;
   if (amx != NULL) amx->begin(&room, 16, CPU_AMX_COLUMNS);
   for (int64_t first = from; first < to; first += keys) {
-    tile t = {first, to - first < keys ? to - first : keys, 0, NULL, NULL};
+    tile t = {.first = first, .keys = to - first < keys ? to - first : keys};
     t.wide = cpu_up16(t.keys);
     if (!cpu_block_few(b)) {
       one_tile(b, &t, &room);
