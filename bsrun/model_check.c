@@ -300,7 +300,10 @@ static int32_t fail_repro(const char *model, const json_t *result, bs_error *err
       "%lld cells of %.120s have other bits; the first: table %.20s, %lld threads, %.40s, from row %lld on",
       integer(result, "failed"), model, json_string_value(json_object_get(cell, "table")),
       integer(cell, "threads"), json_string_value(json_object_get(cell, "run")), integer(cell, "first"));
-  bs_error_hint(err, "bsrun model explain --with repro=tokens names what serves each node");
+  bs_error_hint(
+      err,
+      "a model that mixes the entries of a batch differs too; bsrun model explain --with repro=tokens "
+      "names what serves each node");
   return BS_NUMERIC;
 }
 

@@ -229,9 +229,11 @@ int32_t bs_candidates_none(const bs_op_host *host, const bs_op_query *query, con
       bs_candidates_reasons(candidates, 1, reasons, sizeof reasons);
     bs_error_set(err, BS_UNSUPPORTED, "BS-OP-NONE", "%s@%s does not serve %s: %s", query->op, host->backend,
                  what, reasons);
-    bs_error_hint(err,
-                  "the ref backend (--plugin ref) serves every dtype and shape; share/doc/blockshock/ops.md "
-                  "has a table");
+    bs_error_hint(err, "%s",
+                  (query->flags & BS_QUERY_BITS) != 0
+                      ? "without the promise of bits (--with repro=runs) it is served"
+                      : "the ref backend (--plugin ref) serves every dtype and shape; "
+                        "share/doc/blockshock/ops.md has a table");
   }
   bs_error_where(err, "op %s@%s", query->op, host->backend);
   return BS_UNSUPPORTED;

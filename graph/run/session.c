@@ -57,6 +57,9 @@ static int32_t take_weights(bs_session *s, const bs_session_options *o, bs_error
 static int32_t check_options(const bs_session_options *o, bs_error *err) {
   static const char function[] = "bs_session_open";
   int32_t rc = gargs_dims(function, o->dims, o->n_dims, err);
+  if (rc == BS_OK && o->tokenwise > BS_BITS_TOKENS)
+    rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BITS",
+                      "tokenwise is %u, and enum bs_session_bits ends at %d", o->tokenwise, BS_BITS_TOKENS);
   if (rc == BS_OK) rc = gargs_list(function, "passes_off", o->passes_off, o->n_passes_off, err);
   return rc == BS_OK ? gargs_list(function, "choices", o->choices, o->n_choices, err) : rc;
 }

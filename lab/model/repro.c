@@ -2,6 +2,7 @@
  * repro.c - see repro.h. */
 #include "lab/model/repro.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,12 @@ static const char *const tables[] = {"portable", "avx2", "avx512"};
 static const int of_tables[] = {0, 3, 4, 6, 8};
 static const uint32_t threads[] = {1, 2, 16};
 
+/* Where the numbers of an output lie in a row. */
+typedef struct output {
+  uint64_t offset, bytes;
+  uint32_t dtype, width;
+} output;
+
 typedef struct repro {
   const bs_model_request *request;
   const bs_repro_asked *asked;
@@ -40,7 +47,9 @@ typedef struct repro {
   const char *symbol; /* of the tokens, or of the batch; NULL: the outputs are one row */
   int cached;
   uint64_t rows, row; /* tokens, or entries of the batch; bytes of one: of all outputs */
-  uint32_t width;     /* bytes of a number of the first output */
+  uint64_t numbers;   /* of a row */
+  output *outputs;
+  uint32_t n_outputs;
   uint8_t *first, *now;
   json_t *cells, *skipped, *result;
 } repro;
@@ -58,18 +67,25 @@ static int32_t skip(repro *r, const char *text, bs_error *err) {
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* Bytes of one of `n` rows, of all outputs. */
-static int32_t measure_row(repro *r, uint64_t n, bs_error *err) {
+/* Lays out a row of all outputs, whose last run had `n` rows. */
+static int32_t lay_out(repro *r, uint64_t n, bs_error *err) {
   int32_t rc = BS_OK;
-  const uint32_t in = bs_graph_port_count(r->model.graph, 1), all = bs_session_port_count(r->model.session);
-  for (uint32_t p = in; rc == BS_OK && p < all; p++) {
+  const uint32_t in = bs_graph_port_count(r->model.graph, 1);
+  r->n_outputs = bs_session_port_count(r->model.session) - in;
+  r->outputs = calloc(r->n_outputs + 1u, sizeof *r->outputs);
+  if (r->outputs == NULL) return no_memory(err);
+  for (uint32_t p = 0; rc == BS_OK && p < r->n_outputs; p++) {
     bs_tensor_desc d = {.struct_size = sizeof d};
-    rc = bs_session_port(r->model.session, p, NULL, &d, err);
-    const uint32_t width = d.dtype == BS_BF16 ? 4 : BS_DTYPE_BYTES(d.dtype);
-    uint64_t bytes = width;
-    for (uint32_t i = 0; i < d.rank; i++) bytes *= (uint64_t)d.dims[i];
-    r->row += n > 0 ? bytes / n : 0;
-    if (p == in) r->width = width;
+    output *o = &r->outputs[p];
+    rc = bs_session_port(r->model.session, in + p, NULL, &d, err);
+    o->dtype = d.dtype == BS_BF16 ? BS_F32 : d.dtype; /* as bs_model_dense */
+    o->width = BS_DTYPE_BYTES(o->dtype);
+    o->offset = r->row;
+    o->bytes = n > 0 ? o->width : 0;
+    for (uint32_t i = 0; i < d.rank; i++) o->bytes *= (uint64_t)d.dims[i];
+    o->bytes /= n > 0 ? n : 1;
+    r->row += o->bytes;
+    r->numbers += o->width > 0 ? o->bytes / o->width : 0;
   }
   if (rc == BS_OK && r->row == 0)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-REPRO", "%.200s has no output with a number",
@@ -83,20 +99,21 @@ static int32_t measure_row(repro *r, uint64_t n, bs_error *err) {
 
 /* Copies the outputs of the last run, which has `n` rows, to rows `at` on. */
 static int32_t take_rows(repro *r, uint64_t at, uint64_t n, bs_error *err) {
-  int32_t rc = r->row == 0 ? measure_row(r, n, err) : BS_OK;
-  uint64_t offset = 0;
-  const uint32_t in = bs_graph_port_count(r->model.graph, 1), all = bs_session_port_count(r->model.session);
-  for (uint32_t p = in; rc == BS_OK && p < all; p++) {
+  int32_t rc = r->outputs == NULL ? lay_out(r, n, err) : BS_OK;
+  const uint32_t in = bs_graph_port_count(r->model.graph, 1);
+  for (uint32_t p = 0; rc == BS_OK && p < r->n_outputs; p++) {
+    const output *o = &r->outputs[p];
     bs_tensor t = {.struct_size = sizeof t};
     uint32_t dtype;
     uint64_t count;
-    rc = bs_session_get(r->model.session, p, &t, err);
+    rc = bs_session_get(r->model.session, in + p, &t, err);
     uint8_t *dense = rc == BS_OK ? bs_model_dense(&t, &dtype, &count) : NULL;
     if (rc != BS_OK || dense == NULL) return rc != BS_OK ? rc : no_memory(err);
-    const uint64_t each = count * BS_DTYPE_BYTES(dtype) / n;
-    for (uint64_t i = 0; i < n && offset + each <= r->row; i++)
-      memcpy(r->now + (at + i) * r->row + offset, dense + i * each, each);
-    offset += each;
+    if (count * o->width != o->bytes * n)
+      rc = bs_error_set(err, BS_INTERNAL, "BS-MODEL-REPRO", "output %u has %llu numbers in %llu rows", p,
+                        (unsigned long long)count, (unsigned long long)n);
+    for (uint64_t i = 0; rc == BS_OK && i < n; i++)
+      memcpy(r->now + (at + i) * r->row + o->offset, dense + i * o->bytes, o->bytes);
     free(dense);
   }
   return rc;
@@ -141,6 +158,7 @@ static int64_t rows_of(const repro *r, const cut *c) {
 static int32_t run_cut(repro *r, const bs_tensor *inputs, const cut *c, bs_error *err) {
   const int64_t end = rows_of(r, c), each = c->each > 0 ? c->each : c->each < 0 ? end - 1 : end;
   int32_t rc = r->cached ? bs_session_cache(r->model.session, 0, err) : BS_OK;
+  if (r->now != NULL) memset(r->now, 0xa5, r->rows * r->row);
   for (int64_t at = 0; rc == BS_OK && at < end; at += each) {
     const int64_t n = end - at < each ? end - at : each;
     rc = bs_stop_check(err);
@@ -151,62 +169,107 @@ static int32_t run_cut(repro *r, const bs_tensor *inputs, const cut *c, bs_error
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
+/* Every NaN is equal: its sign and its payload are the processor's. */
+static int are_equal(const output *o, const uint8_t *a, const uint8_t *b) {
+  return memcmp(a, b, o->width) == 0 ||
+         (isnan(bs_load_f64(o->dtype, a, 0)) && isnan(bs_load_f64(o->dtype, b, 0)));
+}
+
+static uint64_t count_differ(const repro *r, const uint8_t *a, const uint8_t *b) {
+  uint64_t differ = 0;
+  for (uint32_t p = 0; p < r->n_outputs && memcmp(a, b, r->row) != 0; p++) {
+    const output *o = &r->outputs[p];
+    for (uint64_t at = o->offset; at < o->offset + o->bytes; at += o->width)
+      differ += !are_equal(o, a + at, b + at);
+  }
+  return differ;
+}
+
 static json_t *compare(const repro *r, const cut *c) {
-  const uint64_t rows = (uint64_t)rows_of(r, c), numbers = r->row / r->width;
+  const uint64_t rows = (uint64_t)rows_of(r, c);
   uint64_t differ = 0;
   int64_t first = -1;
   for (uint64_t i = 0; i < rows; i++) {
-    const uint8_t *a = r->first + i * r->row, *b = r->now + i * r->row;
-    if (memcmp(a, b, r->row) == 0) continue;
-    if (first < 0) first = (int64_t)i;
-    for (uint64_t k = 0; k < numbers; k++)
-      differ += memcmp(a + k * r->width, b + k * r->width, r->width) != 0;
+    const uint64_t n = count_differ(r, r->first + i * r->row, r->now + i * r->row);
+    if (n > 0 && first < 0) first = (int64_t)i;
+    differ += n;
   }
   return json_pack("{s:s, s:I, s:s, s:I, s:I, s:o, s:b}", "table", r->table != NULL ? r->table : "auto",
                    "threads", (json_int_t)r->threads, "run", c->name, "compared",
-                   (json_int_t)(rows * numbers), "differ", (json_int_t)differ, "first",
+                   (json_int_t)(rows * r->numbers), "differ", (json_int_t)differ, "first",
                    first < 0 ? json_null() : json_integer(first), "equal", first < 0);
 }
 
-/* 0: not known. */
+/* -1: not known. */
 static int64_t size_of(const bs_model *m, const char *symbol) {
   for (size_t i = 0; i < m->n_dims; i++)
     if (strcmp(m->dims[i].name, symbol) == 0) return m->dims[i].size;
-  return 0;
+  return -1;
+}
+
+/* The symbol that is the first dim of every input, and no other dim of one; NULL: there is none. */
+static int32_t find_batch(repro *r, bs_error *err) {
+  bs_port port = {.struct_size = sizeof port};
+  const bs_graph *g = r->model.graph;
+  const uint32_t n = bs_graph_port_count(g, 1);
+  int32_t rc = n > 0 ? bs_graph_port(g, 1, 0, &port, err) : BS_OK;
+  r->symbol = rc == BS_OK && n > 0 && port.rank > 0 && port.rank <= BS_MAX_DIMS ? port.symbols[0] : NULL;
+  for (uint32_t p = 0; rc == BS_OK && p < n && r->symbol != NULL; p++) {
+    rc = bs_graph_port(g, 1, p, &port, err);
+    int is = port.rank > 0 && port.rank <= BS_MAX_DIMS;
+    for (uint32_t d = 0; is && d < port.rank; d++)
+      is = (port.symbols[d] != NULL && strcmp(port.symbols[d], r->symbol) == 0) == (d == 0);
+    if (!is) r->symbol = NULL;
+  }
+  return rc;
+}
+
+/* 1: the first dim of every output is the batch, and the others do not depend on it. Binds `size` again. */
+static int32_t follows(const repro *r, int64_t size, int *out_does, bs_error *err) {
+  bs_session *s = r->model.session;
+  const uint32_t in = bs_graph_port_count(r->model.graph, 1), n = bs_session_port_count(s) - in;
+  bs_tensor_desc *whole = calloc(n + 1u, sizeof *whole), one = {.struct_size = sizeof one};
+  bs_dim dim = {.struct_size = sizeof dim, .name = r->symbol, .size = 1};
+  const bs_dim *dims[] = {&dim};
+  int32_t rc = whole != NULL ? BS_OK : no_memory(err);
+  *out_does = size > 1;
+  for (uint32_t p = 0; rc == BS_OK && p < n; p++) {
+    whole[p].struct_size = sizeof whole[p];
+    rc = bs_session_port(s, in + p, NULL, &whole[p], err);
+  }
+  if (rc == BS_OK) rc = bs_session_bind(s, dims, 1, err);
+  for (uint32_t p = 0; rc == BS_OK && p < n; p++) {
+    rc = bs_session_port(s, in + p, NULL, &one, err);
+    *out_does &= one.rank == whole[p].rank && one.rank > 0 && whole[p].dims[0] == size && one.dims[0] == 1;
+    for (uint32_t d = 1; *out_does && d < one.rank; d++) *out_does = one.dims[d] == whole[p].dims[d];
+  }
+  dim.size = size;
+  if (rc == BS_OK) rc = bs_session_bind(s, dims, 1, err);
+  free(whole);
+  return rc;
 }
 
 /* Opens the model's session, and fills its inputs. */
 static int32_t start(repro *r, bs_context *context, bs_model_request *request, bs_error *err) {
   bs_model *m = &r->model;
-  int32_t rc = bs_model_open(context, request, m, err);
   bs_graph_info info = {.struct_size = sizeof info};
-  bs_port port = {.struct_size = sizeof port};
+  int does = 0;
+  int32_t rc = bs_model_open(context, request, m, err);
   if (rc == BS_OK) rc = bs_graph_info_get(m->graph, &info, err);
-  if (rc == BS_OK) rc = bs_graph_port(m->graph, 1, 0, &port, err);
   if (rc != BS_OK) return rc;
   r->cached = info.cache_tokens > 0;
-  r->symbol = r->cached ? port.symbols[1] : port.rank > 0 ? port.symbols[0] : NULL;
-  for (uint32_t p = 0; p < bs_graph_port_count(m->graph, 1) && !r->cached && r->symbol != NULL; p++) {
-    rc = bs_graph_port(m->graph, 1, p, &port, err);
-    if (rc != BS_OK || port.rank < 1 || port.symbols[0] == NULL || strcmp(port.symbols[0], r->symbol) != 0)
-      r->symbol = NULL;
-  }
-  if (rc == BS_OK && r->cached) rc = bs_model_token_dim(m->graph, &r->symbol, err);
+  rc = r->cached ? bs_model_token_dim(m->graph, &r->symbol, err) : find_batch(r, err);
   const int64_t size = !r->cached ? BATCH : info.cache_tokens < TOKENS ? info.cache_tokens : TOKENS;
-  if (rc == BS_OK && r->symbol != NULL && size_of(m, r->symbol) == 0)
+  if (rc == BS_OK && r->symbol != NULL && size_of(m, r->symbol) < 0)
     rc = bs_model_set_dim(m, r->symbol, size, err);
   if (rc == BS_OK) rc = bs_model_start(context, request, m, err);
-  if (rc == BS_OK) rc = bs_model_set_inputs(request, m, err);
-  r->rows = r->symbol != NULL ? (uint64_t)size_of(m, r->symbol) : 1;
-  for (uint32_t p = bs_graph_port_count(m->graph, 1);
-       rc == BS_OK && !r->cached && p < bs_session_port_count(m->session); p++) {
-    bs_tensor_desc d = {.struct_size = sizeof d};
-    rc = bs_session_port(m->session, p, NULL, &d, err);
-    if (rc != BS_OK || (d.rank > 0 && (uint64_t)d.dims[0] == r->rows)) continue;
-    r->symbol = NULL; /* an output has other rows */
-    r->rows = 1;
+  r->rows = rc == BS_OK && r->symbol != NULL ? (uint64_t)size_of(m, r->symbol) : 1;
+  if (rc == BS_OK && r->symbol != NULL && !r->cached) {
+    rc = follows(r, (int64_t)r->rows, &does, err);
+    if (!does) r->symbol = NULL;
+    if (!does) r->rows = 1;
   }
-  return rc;
+  return rc == BS_OK ? bs_model_set_inputs(request, m, err) : rc;
 }
 
 static void tell(const repro *r, const char *what) {
@@ -221,7 +284,7 @@ static int32_t run_session(repro *r, uint32_t tokenwise, const int *which, size_
   bs_model_request request = *r->request;
   request.threads = r->threads;
   request.tokenwise = tokenwise;
-  request.note = cells == r->cells && r->row == 0 ? request.note : NULL;
+  request.note = cells == r->cells && r->outputs == NULL ? request.note : NULL;
   memset(&r->model, 0, sizeof r->model);
   int32_t rc = r->asked->open(r->asked->user, r->table, &context, err);
   if (rc == BS_OK) rc = start(r, context, &request, err);
@@ -234,11 +297,12 @@ static int32_t run_session(repro *r, uint32_t tokenwise, const int *which, size_
   }
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     const cut *c = &cuts[which[i]];
-    const int is_first = r->row == 0 || (cells == NULL && i == 0);
+    const int is_first = r->outputs == NULL || (cells == NULL && i == 0);
     if (rows_of(r, c) == 0) continue;
     tell(r, c->name);
     rc = run_cut(r, inputs, c, err);
     if (rc == BS_OK && is_first) memcpy(r->first, r->now, r->rows * r->row);
+    if (rc == BS_OK && is_first) rc = run_cut(r, inputs, c, err);
     if (rc == BS_OK && cells != NULL && json_array_append_new(cells, compare(r, c)) != 0) rc = no_memory(err);
     if (rc == BS_OK && cells == NULL && i + 1 == n) json_object_set_new(r->result, "control", compare(r, c));
   }
@@ -280,9 +344,9 @@ static int32_t add_output(repro *r, bs_error *err) {
   bs_sha256_init(&h);
   bs_sha256_add(&h, r->first, r->rows * r->row);
   bs_sha256_hex(&h, hex);
-  json_t *output = json_pack("{s:I, s:s, s:o}", "numbers", (json_int_t)(r->rows * r->row / r->width),
-                             "sha256", hex, "rows", rows);
-  return json_object_set_new(r->result, "output", output) == 0 ? BS_OK : no_memory(err);
+  json_t *of_output = json_pack("{s:I, s:s, s:o}", "numbers", (json_int_t)(r->rows * r->numbers), "sha256",
+                                hex, "rows", rows);
+  return json_object_set_new(r->result, "output", of_output) == 0 ? BS_OK : no_memory(err);
 }
 
 static int32_t run_all(repro *r, bs_error *err) {
@@ -306,14 +370,15 @@ int32_t bs_model_repro(const bs_model_request *request, const bs_repro_asked *as
                        bs_error *err) {
   repro r = {.request = request, .asked = asked, .cells = json_array(), .skipped = json_array()};
   *out = NULL;
-  r.result = json_pack("{s:i, s:s, s:s, s:o, s:o}", "blockshock_bits", 1, "word",
+  r.result = json_pack("{s:i, s:s, s:s, s:o, s:o, s:I}", "blockshock_bits", 1, "word",
                        asked->bits == BS_BITS_TOKENS ? "tokens" : "runs", "model", request->path, "cells",
-                       r.cells, "not_compared", r.skipped);
+                       r.cells, "not_compared", r.skipped, "seed", (json_int_t)request->seed);
   int32_t rc = r.result != NULL ? run_all(&r, err) : no_memory(err);
   json_int_t failed = 0;
   for (size_t i = 0; i < json_array_size(r.cells); i++)
     failed += !json_is_true(json_object_get(json_array_get(r.cells, i), "equal"));
   if (rc == BS_OK && json_object_set_new(r.result, "failed", json_integer(failed)) != 0) rc = no_memory(err);
+  free(r.outputs);
   free(r.first);
   free(r.now);
   if (rc == BS_OK)

@@ -12,13 +12,13 @@ typedef struct bs_repro_asked {
   uint32_t bits; /* enum bs_session_bits of the cells; RUNS shows what differs without a promise */
 } bs_repro_asked;
 
-/* Runs the model of `request` once, and then again in every cell of a grid: threads, tables of the cpu
- * plugin, and for a model with a key-value cache the length of the sequence and how it is cut into runs, for
- * another one its batch. Each number of an output is compared with the first run's, bit by bit. The control
- * runs without the promise and should differ. *out: {blockshock_bits, word, model, input: {tokens, sha256},
- * output: {name, dtype, shape, sha256, rows: [8 digits of each]}, cells: [{table, threads, run, compared,
- * differ, first, equal}], control: {the same}, not_compared: [text], failed, repeated}. A cell that differs
- * is no error. BS_UNSUPPORTED: the session cannot be opened so. */
+/* Runs the model of `request` once, and then again in every cell of a grid. Cells differ in threads and in
+ * tables of the cpu plugin; for a model with a key-value cache also in the length of the sequence and its cut
+ * into runs, for others in the batch. Each number of an output is compared with the first run's, bit by bit;
+ * every NaN is equal. The control runs without the promise and should differ. *out: {blockshock_bits, word,
+ * model, seed, output: {numbers, sha256, rows: [8 digits of each]}, cells: [{table, threads, run, compared,
+ * differ, first, equal}], control: {the same}, not_compared: [text], failed}. A cell that differs is no
+ * error. BS_UNSUPPORTED: the session cannot be opened so, or the model has no numbers. */
 int32_t bs_model_repro(const bs_model_request *request, const bs_repro_asked *asked, json_t **out,
                        bs_error *err);
 #endif
