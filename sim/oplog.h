@@ -102,13 +102,16 @@ typedef struct sim_moment {
  * begins and ends where the log has it. 2 n of them; the caller frees. NULL: no memory. */
 sim_moment *sim_oplog_moments(const sim_oplog *log);
 
+/* A job looks back on loads of its tile, which may have ended beside newer ones that are open. */
+enum { SIM_LOADED = 2 * SIM_OPEN };
+
 /* Makes a log of a run: the user of sim_inside_config.done is a sim_program whose `told` is one. */
 typedef struct sim_recorder {
   sim_oplog *log;
   bs_error *err;
   int32_t rc;
-  uint32_t slots;               /* of each operand that is loaded; 0: the knob `stages` */
-  uint64_t (*loaded)[SIM_OPEN]; /* bytes of the newest loads of each lane */
+  uint32_t slots;                 /* of each operand that is loaded; 0: the knob `stages` */
+  uint64_t (*loaded)[SIM_LOADED]; /* bytes of the newest loads of each lane */
 } sim_recorder;
 
 /* 1: programs of this kind with these knobs have logs. */

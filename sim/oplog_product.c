@@ -30,15 +30,15 @@ static uint64_t elements(const sim_product *p, const sim_recorder *r, uint32_t l
                          uint64_t step, uint64_t back) {
   const uint64_t rest = p->shape.k - step * p->depth,
                  line = (rest < p->depth ? rest : p->depth) * p->shape.in_bytes;
-  return r->loaded[lane][(index - back) % SIM_OPEN] / line *
-         (r->loaded[lane][(index - back + 1) % SIM_OPEN] / line);
+  return r->loaded[lane][(index - back) % SIM_LOADED] / line *
+         (r->loaded[lane][(index - back + 1) % SIM_LOADED] / line);
 }
 
 static void product(const sim_product *p, const sim_recorder *r, const spot *s, uint64_t index,
                     sim_logged *g) {
   const uint64_t sums = elements(p, r, g->lane, index, s->step, 2) * 4;
-  g->reads[g->n_reads++] = sim_in_scratch(s->a, r->loaded[g->lane][(index - 2) % SIM_OPEN]);
-  g->reads[g->n_reads++] = sim_in_scratch(s->b, r->loaded[g->lane][(index - 1) % SIM_OPEN]);
+  g->reads[g->n_reads++] = sim_in_scratch(s->a, r->loaded[g->lane][(index - 2) % SIM_LOADED]);
+  g->reads[g->n_reads++] = sim_in_scratch(s->b, r->loaded[g->lane][(index - 1) % SIM_LOADED]);
   if (s->step > 0) g->reads[g->n_reads++] = sim_in_scratch(s->sums, sums);
   g->writes = sim_in_scratch(s->sums, sums);
 }
@@ -54,7 +54,7 @@ void sim_oplog_product(const sim_program *program, const sim_recorder *r, uint64
     case SIM_LOAD_B:
       g->reads[g->n_reads++] = sim_moved(SIM_OP_PRODUCT, j);
       g->writes = sim_in_scratch(j->what == SIM_LOAD_A ? s.a : s.b, j->n_stops > 0 ? j->stops[0].amount : 0);
-      r->loaded[g->lane][index % SIM_OPEN] = g->writes.bytes;
+      r->loaded[g->lane][index % SIM_LOADED] = g->writes.bytes;
       break;
     case SIM_PRODUCT:
       product(p, r, &s, index, g);

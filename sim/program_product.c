@@ -19,18 +19,22 @@ static uint64_t least(uint64_t a, uint64_t b) {
 
 /* ---- the plan ---------------------------------------------------------------------------------- */
 
+enum { DEPTH_MOST = 1 << 24 };
+
 static int32_t check_knobs(const sim_knobs *k, bs_error *err) {
   const uint32_t most = 1 << 16;
   if (k->tm > 0 && k->tn > 0 && k->tk > 0 && k->tm <= most && k->tn <= most && k->tk <= most &&
       k->stages > 0 && k->stages <= SIM_PROGRAM_STAGES && k->grain <= most && k->group <= most &&
-      k->accumulators <= 64 && k->split <= SIM_SPLIT_MOST)
+      k->accumulators <= 64 && k->split <= SIM_SPLIT_MOST && (uint64_t)k->tk * k->grain <= DEPTH_MOST)
     return BS_OK;
   bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB",
                "tm=%u;tn=%u;tk=%u;stages=%u;group=%u;accumulators=%u;grain=%u;split=%u", k->tm, k->tn, k->tk,
                k->stages, k->group, k->accumulators, k->grain, k->split);
-  bs_error_hint(
-      err, "tm, tn, tk, group and grain are 1 to %u, stages 1 to %d, accumulators 1 to 64, split 1 to %d",
-      most, SIM_PROGRAM_STAGES, SIM_SPLIT_MOST);
+  bs_error_hint(err,
+                "tm, tn, tk, group and grain are 1 to %u, tk times grain at most %d, stages 1 to %d, "
+                "accumulators 1 to 64, "
+                "split 1 to %d",
+                most, DEPTH_MOST, SIM_PROGRAM_STAGES, SIM_SPLIT_MOST);
   return BS_CONFIG;
 }
 

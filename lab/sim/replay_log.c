@@ -33,11 +33,11 @@ uint64_t bs_range_bytes(const sim_range *range) {
 int32_t bs_replay_copied(bs_replaying *r, uint64_t at, char *out) {
   const sim_logged *j = &r->log->jobs[at];
   const sim_range *from = &j->reads[0];
+  if (bs_range_bytes(from) != bs_range_bytes(&j->writes))
+    return bs_replay_bad_job(r, at, "it reads and writes other numbers of bytes");
   for (uint32_t i = 0; i < from->rows; i++)
     memcpy(out + i * from->bytes, bs_replay_bytes(r, j, from) + i * from->pitch, from->bytes);
-  return bs_range_bytes(from) == bs_range_bytes(&j->writes)
-             ? BS_OK
-             : bs_replay_bad_job(r, at, "it reads and writes other numbers of bytes");
+  return BS_OK;
 }
 
 /* A hash of the bytes that a job reads in its lane's scratch. */
