@@ -228,6 +228,7 @@ static int32_t make_space(space *s, const sim_device *d, const sim_op *op, const
   if (rc != BS_OK) return rc;
   if (!given_tiles(s)) device_tiles(s, op);
   if (s->n_tiles > 0) return BS_OK;
+  if (s->given->n[TM] + s->given->n[TN] + s->given->n[TK] == 0) return sim_program_no_tiles(d, s->kind, err);
   bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tile with these knobs", d->name);
   bs_error_hint(err, s->kind == SIM_OP_PRODUCT ? "give all of tm, tn and tk" : "give both of tm and tn");
   return BS_CONFIG;
