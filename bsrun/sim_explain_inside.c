@@ -37,14 +37,34 @@ static int32_t check_options(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+/* Further ops on each element of Y: the activation and the bias. */
+static int32_t read_epilogue(const args *a, const char *op, uint32_t *out, bs_error *err) {
+  static const char *const given[] = {"activation", "bias"}, *const switches[] = {"on", "off"};
+  const char *word = args_value(a, "bias");
+  bs_error unused = BS_ERROR_INIT; /* what is wrong in the op, the run says */
+  uint32_t kind = SIM_OP_PRODUCT, activation = BS_ACT_NONE;
+  int bias = 0;
+  int32_t rc = args_word(a, "activation", BS_NAMES_ACTIVATION, NULL, 0, &activation, err);
+  if (rc == BS_OK && word != NULL && !bs_parse_bool(word, &bias)) {
+    rc = bsrun_unknown("bias", word, switches, 2, err);
+    bs_error_where(err, "--bias");
+  }
+  if (rc != BS_OK) return rc;
+  *out = (activation != BS_ACT_NONE) + (uint32_t)bias;
+  if (bs_inside_kind(op, &kind, &unused) != BS_OK || kind == SIM_OP_PRODUCT) return BS_OK;
+  for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+    if (args_value(a, given[i]) != NULL)
+      return bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
+                          "--%s has no effect on %.40s: only products take it", given[i], op);
+  return BS_OK;
+}
+
 int32_t sim_inside_ask(const args *a, const char *op, bs_inside_ask *ask, bs_error *err) {
-  const char *activation = args_value(a, "activation"), *bias = args_value(a, "bias");
   const char **knobs = NULL;
   size_t n = 0;
   ask->op = op;
-  ask->epilogue =
-      (activation != NULL && strcmp(activation, "none") != 0) + (bias != NULL && strcmp(bias, "off") != 0);
-  int32_t rc = args_values(a, "knob", &knobs, &n, err);
+  int32_t rc = read_epilogue(a, op, &ask->epilogue, err);
+  if (rc == BS_OK) rc = args_values(a, "knob", &knobs, &n, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) rc = bs_inside_knobs_read(knobs[i], &ask->knobs, err);
   free(knobs);
   return rc;

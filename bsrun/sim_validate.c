@@ -52,7 +52,7 @@ static json_t *row_of(const bs_validate_rows *rows, uint32_t i) {
   const bs_validate_row *r = &rows->row[i];
   json_t *row = json_pack("{s:s, s:f}", "op", r->op, "measured_us", 1e6 * r->measured_s);
   if (!r->has_program) {
-    json_object_set_new(row, "note", json_string("no program yet"));
+    json_object_set_new(row, "note", json_string(r->why_not));
     return row;
   }
   json_object_set_new(row, "rows",
@@ -96,11 +96,12 @@ static json_t *classes_json(const bs_validation *v) {
 static int32_t print_json(const sim_device *d, const bs_validation *v, json_t *rows, bs_error *err) {
   const bs_device_constants *c = &v->constants;
   json_t *all =
-      json_pack("{s:s, s:s, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:O}", "device", d->name, "label", d->label,
-                "constants", "launch_us", constant_json(v, BS_VALIDATE_LAUNCH, 1e6 * c->launch_s), "units",
-                constant_json(v, BS_VALIDATE_UNITS, c->units), "memory",
+      json_pack("{s:s, s:s, s:{s:o, s:o, s:o}, s:o, s:o, s:I, s:o, s:O}", "device", d->name, "label",
+                d->label, "constants", "launch_us", constant_json(v, BS_VALIDATE_LAUNCH, 1e6 * c->launch_s),
+                "units", constant_json(v, BS_VALIDATE_UNITS, c->units), "memory",
                 constant_json(v, BS_VALIDATE_MEMORY, c->memory), "inside", error_json(&v->inside), "roofline",
-                error_json(&v->roofline), "classes", classes_json(v), "rows", rows);
+                error_json(&v->roofline), "repeated", (json_int_t)v->repeated, "classes", classes_json(v),
+                "rows", rows);
   const int32_t rc = model_print_json(all, err);
   json_decref(all);
   return rc;
@@ -124,9 +125,11 @@ static void print_head(const sim_device *d, const bs_validation *v, const bs_val
     bs_print(stdout, "device %s (%s): its own constants, for no row is fitted\n\n", d->name, d->label);
     return;
   }
-  bs_print(stdout, "device %s (%s): launch %s; shares of the rates: units %s, memory %s; fitted to %u rows\n",
+  bs_print(stdout, "device %s (%s): launch %s; shares of the rates: units %s, memory %s; fitted to %u rows",
            d->name, d->label, constant_text(v, BS_VALIDATE_LAUNCH, launch),
            constant_text(v, BS_VALIDATE_UNITS, units), constant_text(v, BS_VALIDATE_MEMORY, memory), fitted);
+  if (v->repeated > 0) bs_print(stdout, "; %u held-out rows have the op of a fitted one", v->repeated);
+  bs_print(stdout, "\n");
   if (v->fitted != BS_VALIDATE_ALL)
     bs_print(stdout, "no row told what is not fitted: the device's own value counts\n");
   bs_print(stdout, "the %u rows that the fit has not seen:\n\n", rows->n - fitted);
@@ -208,6 +211,13 @@ static int32_t check_constants(const bs_validation *v, bs_error *err) {
   return BS_INPUT;
 }
 
+/* A word of the command line in a comment: a line break would end the comment. */
+static void put_word(bs_text *out, const char *word) {
+  bs_text_append(out, " ", 1);
+  for (; *word != '\0'; word++)
+    bs_text_append(out, (unsigned char)*word < 0x20 || *word == 0x7f ? "?" : word, 1);
+}
+
 static int32_t write_device(const args *a, const bs_device_file *file, const bs_validation *v,
                             bs_error *err) {
   const char *path = args_value(a, "to");
@@ -217,22 +227,26 @@ static int32_t write_device(const args *a, const bs_device_file *file, const bs_
   if (rc == BS_OK) rc = name_of(a, &file->device, name, sizeof name, err);
   if (rc != BS_OK) return rc;
   bs_text_printf(&text, "# Made by `bsrun sim validate");
-  for (size_t i = 0; i < a->n_words; i++) bs_text_printf(&text, " %s", a->words[i]);
+  for (size_t i = 0; i < a->n_words; i++) put_word(&text, a->words[i]);
+  bs_text_printf(&text, " --device");
+  put_word(&text, args_value(a, "device"));
   bs_text_printf(&text,
-                 " --device %s`. Constants were fitted to measured times%s%s%s.\n"
+                 "`. Constants were fitted to measured times%s%s%s.\n"
                  "# On %u rows that the fit had not seen: mean |e| %.1f %%, bias %+.1f %%, worst %+.1f %%;\n"
                  "# a roofline with the same constants: %.1f, %+.1f, %+.1f %%.\n",
-                 args_value(a, "device"), v->fitted & BS_VALIDATE_LAUNCH ? "" : "; launch: not fitted",
+                 v->fitted & BS_VALIDATE_LAUNCH ? "" : "; launch: not fitted",
                  v->fitted & BS_VALIDATE_UNITS ? "" : "; units: not fitted",
                  v->fitted & BS_VALIDATE_MEMORY ? "" : "; memory: not fitted", v->inside.rows,
                  100 * v->inside.mean, 100 * v->inside.bias, 100 * v->inside.worst, 100 * v->roofline.mean,
                  100 * v->roofline.bias, 100 * v->roofline.worst);
+  if (v->repeated > 0) bs_text_printf(&text, "# %u of them have the op of a fitted row.\n", v->repeated);
   bs_device_calibrated(file, name, &v->constants, &text);
   const int why = text.failed ? ENOMEM : bs_out_text(path, text.data, text.size);
   bs_text_free(&text);
   if (why != 0)
     return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "%s cannot be written: %s", path, strerror(why));
-  bs_print(stderr, "bsrun: note: wrote %s; use it with --device %s\n", path, path);
+  if (!bs_out_is_stdout(path))
+    bs_print(stderr, "bsrun: note: wrote %s; use it with --device %s\n", path, path);
   return BS_OK;
 }
 
@@ -280,8 +294,9 @@ const bsrun_verb sim_validate_verb = {
         "every second product: the launch, and the shares of their rates that units and memories\n"
         "reach. The errors are those of the other rows, of the device and of a roofline with the same\n"
         "constants. With the head op,seconds,launch_s each row has its own launch, and is not fitted.\n"
-        "A row whose time an assumed figure of the device changes says so. --to writes a calibrated\n"
-        "device.\n",
+        "A row whose time an assumed figure of the device changes says so. A row that the device cannot\n"
+        "hold says why and does not count. --to writes a calibrated device; with '-' the table goes to\n"
+        "stderr.\n",
     .examples =
         "  bsrun sim validate docs/data/llmcompass-a100-{gemm,maps}.csv --device a100-sxm\n"
         "  bsrun sim validate rows.csv --device a100-sxm --to mine.yaml\n"

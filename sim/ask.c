@@ -98,15 +98,7 @@ static int candidate(const void *user, uint32_t i, sim_knobs *out) {
 }
 
 static int32_t check_tiles(const candidates *of, bs_error *err) {
-  static const struct {
-    const char *what, *hint;
-  } texts[SIM_OPS] = {{"products", "tiles: {product: [\"256,256,64\"]}"},
-                      {"attention", "tiles: {attention: [\"128,128\"]}"}};
-  if (of->asked->tm > 0 || of->n_tiles > 0) return BS_OK;
-  bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tiles for %s", of->device->name,
-               texts[of->op->kind].what);
-  bs_error_hint(err, "%s", texts[of->op->kind].hint);
-  return BS_CONFIG;
+  return of->asked->tm > 0 || of->n_tiles > 0 ? BS_OK : sim_program_no_tiles(of->device, of->op->kind, err);
 }
 
 /* Makes the program of the fastest candidate. */

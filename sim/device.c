@@ -107,21 +107,49 @@ static int32_t read_way(const sim_device *d, const sim_node *node, sim_way_of *o
   return rc;
 }
 
-/* A cache is followed by the memory that it keeps its tiles in. */
-static int32_t check_caches(const sim_device *d, const sim_node *node, const sim_way_of *way, bs_error *err) {
-  uint32_t caches = 0;
+/* What a token passes once: its line of a cache, the place of its bytes, and a slot until a net moves it on.
+ */
+static int32_t check_twice(const sim_device *d, const sim_node *node, const sim_way_of *way, bs_error *err) {
   for (uint32_t i = 0; i < way->n; i++) {
     const sim_class *c = &d->classes[way->classes[i]];
-    uint32_t k = i + 1;
+    if (c->kind != SIM_CACHE && c->kind != SIM_MEMORY && c->kind != SIM_QUEUE) continue;
+    for (uint32_t k = i + 1; k < way->n; k++) {
+      if (c->kind == SIM_QUEUE && d->classes[way->classes[k]].kind == SIM_NET) break;
+      if (way->classes[k] == way->classes[i])
+        return sim_read_wrong(node, err, "BS-DEVICE-WAY", "%s stands twice on this way", c->name);
+    }
+  }
+  return BS_OK;
+}
+
+/* Where on the way the memory behind number i stands that this cache keeps its tiles in; way->n: nowhere. */
+static uint32_t hit_behind(const sim_device *d, const sim_way_of *way, uint32_t i) {
+  uint32_t k = i + 1;
+  while (k < way->n && way->classes[k] != d->classes[way->classes[i]].hit) k++;
+  return k;
+}
+
+/* A cache is followed by the memory that it keeps its tiles in. A hit of a cache that stands between the two
+ * must still pass that memory, where the line of the first one is filled: others may wait for it. */
+static int32_t check_caches(const sim_device *d, const sim_node *node, const sim_way_of *way, bs_error *err) {
+  uint32_t caches = 0, outer = 0, outer_hit = 0;
+  for (uint32_t i = 0; i < way->n; i++) {
+    const sim_class *c = &d->classes[way->classes[i]], *before = &d->classes[way->classes[outer]];
     if (c->kind != SIM_CACHE) continue;
     if (++caches > SIM_CACHES)
       return sim_read_wrong(node, err, "BS-DEVICE-WAY", "%s is cache number %u on this way, %d are allowed",
                             c->name, caches, SIM_CACHES);
-    while (k < way->n && way->classes[k] != c->hit) k++;
-    if (k == way->n)
+    const uint32_t hit = hit_behind(d, way, i);
+    if (hit == way->n)
       return sim_read_wrong(node, err, "BS-DEVICE-WAY",
                             "%s keeps its tiles in %s, which does not follow on this way", c->name,
                             d->classes[c->hit].name);
+    if (i < outer_hit && hit > outer_hit)
+      return sim_read_wrong(node, err, "BS-DEVICE-WAY",
+                            "%s comes behind %s, so %s, where its tiles are, must stand before %s", c->name,
+                            before->name, d->classes[c->hit].name, d->classes[before->hit].name);
+    outer = i;
+    outer_hit = hit;
   }
   return BS_OK;
 }
@@ -149,6 +177,7 @@ static int32_t read_ways(sim_device *d, const sim_node *node, bs_error *err) {
   for (uint32_t w = 0; rc == BS_OK && w < SIM_WAYS; w++) {
     const sim_node *way = sim_tree_entry(node, ways[w]);
     if (way != NULL) rc = read_way(d, way, &d->ways[w], err);
+    if (rc == BS_OK && way != NULL) rc = check_twice(d, way, &d->ways[w], err);
     if (rc == BS_OK && way != NULL) rc = check_caches(d, way, &d->ways[w], err);
     if (rc == BS_OK && way != NULL) rc = check_ends(d, way, w, err);
   }

@@ -125,6 +125,7 @@ static int32_t need(const sim_class *c, const sim_node *node, const char *field,
 
 static int32_t read_class(sim_device *d, const sim_node *node, bs_error *err) {
   static const char *const needed[] = {NULL, "Bps", "Bps", "bytes", "slots", "Bps"};
+  static const char *const rows[] = {"total", "idle"}; /* of explain, beside a row for each part */
   sim_class *c = &d->classes[d->n_classes];
   c->pJ = -1;
   int32_t rc = sim_read_name(node, node->key, c->name, sizeof c->name, err);
@@ -135,6 +136,9 @@ static int32_t read_class(sim_device *d, const sim_node *node, bs_error *err) {
   for (uint32_t l = 0; l < d->n_levels; l++)
     if (strcmp(d->levels[l].name, c->name) == 0)
       return sim_read_wrong(node, err, "BS-DEVICE-NAME", "'%s' is the name of a level", c->name);
+  for (uint32_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (strcmp(rows[i], c->name) == 0)
+      return sim_read_wrong(node, err, "BS-DEVICE-NAME", "'%s' is the name of a row of the table", c->name);
   rc = sim_read_level(d, sim_tree_entry(node, "at"), &c->level, err);
   if (rc == BS_OK) rc = sim_read_word(sim_tree_entry(node, "kind"), kinds, SIM_NET + 1, &c->kind, err);
   if (rc == BS_OK) rc = check_fields(c, node, err);

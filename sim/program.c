@@ -159,6 +159,18 @@ int sim_program_tile(const sim_device *d, const sim_op *op, uint32_t stages, uin
   return tiles[op->kind](d, op, stages, i, out);
 }
 
+int32_t sim_program_no_tiles(const sim_device *d, uint32_t kind, bs_error *err) {
+  static const struct {
+    const char *what, *hint;
+  } texts[SIM_OPS] = {{"products", "tiles: {product: [\"256,256,64\"]}"},
+                      {"attention", "tiles: {attention: [\"128,128\"]}"},
+                      {"maps", "--knob tm=4096"},
+                      {"sends", "--knob tm=4096"}};
+  bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tiles for %s", d->name, texts[kind].what);
+  bs_error_hint(err, "%s", texts[kind].hint);
+  return BS_CONFIG;
+}
+
 /* Copies and sends compute nothing, maps use no unit of products. */
 int32_t sim_program_layout(const sim_device *device, const sim_op *op, uint32_t dtype, sim_layout *out,
                            bs_error *err) {

@@ -177,6 +177,9 @@ typedef struct sim_program {
  * elements of a place, whose buffers fit with so many stages (0: the device's first). Where one row a lane
  * does not fit, fewer lanes work. 0: there are no more. */
 int sim_program_tile(const sim_device *device, const sim_op *op, uint32_t stages, uint32_t i, sim_knobs *out);
+/* BS_CONFIG BS-INSIDE-KNOB: the file of the device has no tile for this enum sim_op_kind, with the line that
+ * it lacks. */
+int32_t sim_program_no_tiles(const sim_device *device, uint32_t kind, bs_error *err);
 /* sim_layout_make for an op; dtype: of its operands. */
 int32_t sim_program_layout(const sim_device *device, const sim_op *op, uint32_t dtype, sim_layout *out,
                            bs_error *err);

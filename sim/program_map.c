@@ -4,6 +4,8 @@
 #include "core/base/error.h"
 #include "sim/program_parts.h"
 
+enum { TILE_MOST = 1 << 24 }; /* elements of a tile, as sim_plan_make has it */
+
 /* Where the operands begin. */
 #define BEGINS(operand) ((uint64_t)(operand) << 40)
 
@@ -23,6 +25,12 @@ int32_t sim_map_make(const sim_layout *layout, const sim_map_shape *shape, const
   if (m->shape.row == 0) m->shape.row = 1;
   if (m->shape.out_of == 0) m->shape.out_of = 1;
   const sim_map_shape *s = &m->shape;
+  if (s->row > TILE_MOST) {
+    bs_error_set(err, BS_CONFIG, "BS-INSIDE-SIZE",
+                 "a row of %llu elements is too long: a tile holds whole rows", (unsigned long long)s->row);
+    bs_error_hint(err, "rows of at most %d elements", TILE_MOST);
+    return BS_CONFIG;
+  }
   int32_t rc = sim_plan_make(layout, knobs, 0, &m->plan, err);
   if (rc != BS_OK) return rc;
   if (s->inputs > SIM_MAP_INPUTS || s->outputs > SIM_MAP_OUTPUTS || s->inputs + s->outputs > SIM_NEEDS ||

@@ -228,6 +228,7 @@ static int32_t make_space(space *s, const sim_device *d, const sim_op *op, const
   if (rc != BS_OK) return rc;
   if (!given_tiles(s)) device_tiles(s, op);
   if (s->n_tiles > 0) return BS_OK;
+  if (s->given->n[TM] + s->given->n[TN] + s->given->n[TK] == 0) return sim_program_no_tiles(d, s->kind, err);
   bs_error_set(err, BS_CONFIG, "BS-INSIDE-KNOB", "device %s has no tile with these knobs", d->name);
   bs_error_hint(err, s->kind == SIM_OP_PRODUCT ? "give all of tm, tn and tk" : "give both of tm and tn");
   return BS_CONFIG;
@@ -351,19 +352,25 @@ static int32_t check_memory(const bs_inside_answer *a, bs_error *err) {
   return BS_NO_MEMORY;
 }
 
-/* Chooses, and makes the program. *out_simulated: its run was the last. */
-static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
-                    int *out_simulated, bs_error *err) {
+/* The op, its layout and the candidates. */
+static int32_t prepare(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out, space *s,
+                       bs_error *err) {
   uint32_t dtype = 0;
-  sim_knobs best = {0};
-  space s = {0};
   memset(out, 0, sizeof *out);
   int32_t rc = bs_inside_op_read(ask->op, ask->epilogue, &out->what, &dtype, out->op, sizeof out->op, err);
   if (rc != BS_OK) return rc;
-  rc = make_space(&s, device, &out->what, ask, err);
+  rc = make_space(s, device, &out->what, ask, err);
   if (rc == BS_OK) rc = sim_program_layout(device, &out->what, dtype, &out->layout, err);
   if (rc == BS_OK) rc = check_memory(out, err);
-  if (rc == BS_OK) rc = read_where(&out->layout, ask->knobs.where, &s.where, err);
+  return rc == BS_OK ? read_where(&out->layout, ask->knobs.where, &s->where, err) : rc;
+}
+
+/* Chooses, and makes the program. *out_simulated: its run was the last. */
+static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
+                    int *out_simulated, bs_error *err) {
+  sim_knobs best = {0};
+  space s = {0};
+  int32_t rc = prepare(device, ask, out, &s, err);
   if (ask->chosen != NULL)
     best = *ask->chosen;
   else if (rc == BS_OK)
@@ -373,6 +380,30 @@ static int32_t find(const sim_device *device, const bs_inside_ask *ask, bs_insid
   if (rc == BS_OK && ask->knobs.where[0] != '\0')
     snprintf(out->knobs + strlen(out->knobs), sizeof out->knobs - strlen(out->knobs), ";where=%s",
              ask->knobs.where);
+  return rc;
+}
+
+/* Makes the candidates, one after the other, until the device can hold one. */
+static int32_t make_any(bs_inside_answer *a, const space *s, bs_error *err) {
+  bs_error first = BS_ERROR_INIT;
+  sim_knobs knobs;
+  for (uint32_t i = 0; candidate(s, i, &knobs); i++) {
+    bs_error why = BS_ERROR_INIT;
+    if (make_again(a, &knobs, &why) == BS_OK) return BS_OK;
+    if (i == 0 || !sim_left_out(&why)) first = why;
+    if (!sim_left_out(&why)) break;
+  }
+  if (err != NULL) *err = first;
+  return first.code;
+}
+
+int32_t bs_inside_fits(const sim_device *device, const char *op, bs_error *err) {
+  const bs_inside_ask ask = {.op = op};
+  bs_inside_answer a;
+  space s = {0};
+  int32_t rc = prepare(device, &ask, &a, &s, err);
+  if (rc == BS_OK) rc = make_any(&a, &s, err);
+  bs_inside_close(&a);
   return rc;
 }
 

@@ -53,7 +53,10 @@ int32_t bs_inside_open(const sim_device *device, const bs_inside_ask *ask, bs_in
                        bs_error *err);
 /* BS_OK: the op has a program, of this enum sim_op_kind. BS_USAGE, BS_UNSUPPORTED as above. */
 int32_t bs_inside_kind(const char *op, uint32_t *out_kind, bs_error *err);
-/* bs_inside_best does the same and makes no rows. */
+/* BS_OK: the device can hold the op's program with one of its own tiles. Errors as bs_inside_open; nothing is
+ * simulated. */
+int32_t bs_inside_fits(const sim_device *device, const char *op, bs_error *err);
+/* bs_inside_best does the same as bs_inside_open and makes no rows. */
 int32_t bs_inside_best(const sim_device *device, const bs_inside_ask *ask, bs_inside_answer *out,
                        bs_error *err);
 /* Runs the chosen program once more, with rates as layout.speed has them. */

@@ -31,53 +31,92 @@ static int32_t bad_line(const char *path, uint32_t line, const char *what, bs_er
 static const char *const heads[] = {"op,seconds", "op,seconds,launch_s"};
 enum { NO_HEAD = sizeof heads / sizeof heads[0] };
 
+/* Without the blanks around it. */
+static char *trimmed(char *field) {
+  static const char blanks[] = " \t";
+  size_t n;
+  field += strspn(field, blanks);
+  for (n = strlen(field); n > 0 && strchr(blanks, field[n - 1]) != NULL; n--) field[n - 1] = '\0';
+  return field;
+}
+
+/* Cuts a field off at the next comma; *inout_at NULL: there is none left. */
+static char *next_field(char **inout_at) {
+  char *field = *inout_at, *comma = strchr(field, ',');
+  *inout_at = comma != NULL ? comma + 1 : NULL;
+  if (comma != NULL) *comma = '\0';
+  return trimmed(field);
+}
+
+static int is_seconds(const char *text, double *out) {
+  return bs_parse_f64(text, out) && *out >= 0 && *out <= 1e4;
+}
+
 /* `head` is one of heads[]: the second has a launch in each row. */
 static int32_t read_row(const char *path, int head, char *text, uint32_t line, bs_validate_rows *rows,
                         bs_error *err) {
   if (rows->n == BS_VALIDATE_MOST) return bad_line(path, line, "more than 512 rows", err);
   bs_validate_row *row = &rows->row[rows->n];
-  char *time = strchr(text, ','), *launch = time != NULL && head == 1 ? strchr(time + 1, ',') : NULL;
-  if (time == NULL || time == text || (size_t)(time - text) >= sizeof row->op ||
+  char *at = text, *op = next_field(&at), *time = at != NULL ? next_field(&at) : NULL,
+       *launch = at != NULL && head == 1 ? next_field(&at) : NULL;
+  if (time == NULL || at != NULL || op[0] == '\0' || strlen(op) >= sizeof row->op ||
       (head == 1 && launch == NULL))
     return bad_line(path, line, head == 1 ? "this is not OP,SECONDS,LAUNCH" : "this is not OP,SECONDS", err);
-  *time++ = '\0';
-  if (launch != NULL) *launch++ = '\0';
   *row = (bs_validate_row){.path = path, .line = line, .launch_s = -1};
-  memcpy(row->op, text, strlen(text) + 1);
-  if (!bs_parse_f64(time + strspn(time, " "), &row->measured_s) || row->measured_s <= 0 ||
-      row->measured_s > 1e4)
+  memcpy(row->op, op, strlen(op) + 1);
+  if (!is_seconds(time, &row->measured_s) || row->measured_s <= 0)
     return bad_line(path, line, "the time is not a number of seconds above 0", err);
-  if (launch != NULL && (!bs_parse_f64(launch + strspn(launch, " "), &row->launch_s) || row->launch_s < 0 ||
-                         row->launch_s > 1e4))
+  if (launch != NULL && !is_seconds(launch, &row->launch_s))
     return bad_line(path, line, "the launch is not a number of seconds", err);
   rows->n++;
   return BS_OK;
 }
 
-static int head_of(const char *text) {
-  int head = 0;
-  while (head < NO_HEAD && strcmp(text, heads[head]) != 0) head++;
+static int head_of(char *text) {
+  char *at = text;
+  int head = 0, n = 0;
+  char squeezed[32] = "";
+  for (; at != NULL && n < 3; n++) {
+    const char *field = next_field(&at);
+    const size_t used = strlen(squeezed);
+    snprintf(squeezed + used, sizeof squeezed - used, "%s%s", n > 0 ? "," : "", field);
+  }
+  while (head < NO_HEAD && (at != NULL || strcmp(squeezed, heads[head]) != 0)) head++;
   return head;
 }
 
+/* Takes the end of the line off. NULL: it is a line; else what is wrong. */
+static const char *end_line(char *text, size_t size, FILE *f) {
+  size_t n = strcspn(text, "\n");
+  if (text[n] == '\0' && n + 1 == size) return "the line is too long";
+  if (text[n] == '\0' && !feof(f)) return "there is a byte 0 in the line";
+  if (n > 0 && text[n - 1] == '\r') n--;
+  text[n] = '\0';
+  return strchr(text, '\r') == NULL ? NULL
+                                    : "there is a carriage return in the line: lines end with LF or CRLF";
+}
+
 static int32_t read_lines(const char *path, FILE *f, bs_validate_rows *rows, bs_error *err) {
+  static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8 */
   char text[512];
   uint32_t line = 0;
   int head = NO_HEAD;
   while (fgets(text, sizeof text, f) != NULL) {
-    const size_t n = strcspn(text, "\r\n");
-    line++;
-    if (text[n] == '\0' && n + 1 == sizeof text) return bad_line(path, line, "the line is too long", err);
-    text[n] = '\0';
-    if (text[0] == '#' || text[strspn(text, " \t")] == '\0') continue;
+    const char *wrong = end_line(text, sizeof text, f);
+    char *at = text;
+    if (++line == 1 && strncmp(at, mark, sizeof mark - 1) == 0) at += sizeof mark - 1;
+    if (wrong != NULL) return bad_line(path, line, wrong, err);
+    at = trimmed(at);
+    if (at[0] == '#' || at[0] == '\0') continue;
     if (head != NO_HEAD) {
-      const int32_t rc = read_row(path, head, text, line, rows, err);
+      const int32_t rc = read_row(path, head, at, line, rows, err);
       if (rc != BS_OK) return rc;
       continue;
     }
-    head = head_of(text);
+    head = head_of(at);
     if (head == NO_HEAD) return bad_line(path, line, "the head is not op,seconds", err);
   }
+  if (ferror(f)) return bs_error_errno(err, BS_INPUT, "BS-VALIDATE-FILE", errno, "%s cannot be read", path);
   return BS_OK;
 }
 
@@ -283,14 +322,29 @@ static void divide(bs_validate_error *e) {
   e->bias /= e->rows;
 }
 
-/* The class of an op is its first word. NULL: there are too many. */
-static bs_validate_class *class_of(bs_validation *v, const char *op) {
-  const size_t n = strcspn(op, " ");
+/* The class of an op is the first word of what explain calls it. Where there are too many, it is the last. */
+static bs_validate_class *class_of(bs_validation *v, const bs_validate_row *row) {
+  const size_t n = strcspn(row->what, " ");
   bs_validate_class *c = v->classes;
-  while (c < v->classes + v->n_classes && (strncmp(c->op, op, n) != 0 || c->op[n] != '\0')) c++;
-  if (c == v->classes + BS_VALIDATE_CLASSES || n >= sizeof c->op) return NULL;
-  if (c == v->classes + v->n_classes) memcpy(v->classes[v->n_classes++].op, op, n);
+  while (c < v->classes + v->n_classes && (strncmp(c->op, row->what, n) != 0 || c->op[n] != '\0')) c++;
+  if (c < v->classes + v->n_classes) return c;
+  if (v->n_classes == BS_VALIDATE_CLASSES) {
+    c = &v->classes[BS_VALIDATE_CLASSES - 1];
+    memcpy(c->op, "others", sizeof "others");
+    return c;
+  }
+  snprintf(c->op, sizeof c->op, "%.*s", (int)n, row->what);
+  v->n_classes++;
   return c;
+}
+
+/* Is there a fitted row with the op of this one? */
+static int is_repeated(const bs_validate_rows *rows, const bs_validate_row *row) {
+  for (uint32_t i = 0; i < rows->n; i++) {
+    const bs_validate_row *other = &rows->row[i];
+    if (other->in_fit && !bs_validate_held_out(rows, i) && strcmp(other->what, row->what) == 0) return 1;
+  }
+  return 0;
 }
 
 /* The errors of each op, and of all held-out products. Fitted rows are left out. */
@@ -301,12 +355,11 @@ static void find_errors(const bs_validate_rows *rows, bs_validation *v) {
     const double of = row->simulated_s / row->measured_s - 1,
                  roofline = row->roofline_s / row->measured_s - 1;
     if (!row->has_program || (row->in_fit && !held_out)) continue;
-    bs_validate_class *c = class_of(v, row->op);
-    if (c != NULL) {
-      add_error(&c->inside, of);
-      add_error(&c->roofline, roofline);
-    }
+    bs_validate_class *c = class_of(v, row);
+    add_error(&c->inside, of);
+    add_error(&c->roofline, roofline);
     if (!held_out) continue;
+    v->repeated += is_repeated(rows, row) > 0;
     add_error(&v->inside, of);
     add_error(&v->roofline, roofline);
   }
@@ -320,37 +373,72 @@ static void find_errors(const bs_validate_rows *rows, bs_validation *v) {
 
 /* ------------------------------------------------------------------------------------------------ */
 
-/* Which ops have a program; what is wrong in the text of an op. */
-static int32_t find_programs(bs_validate_rows *rows, bs_error *err) {
+static const char no_program[] = "no program yet";
+
+/* The device cannot hold the op, whatever its tiles; 0: something is wrong in the file of the device. */
+static int cannot_hold(const bs_error *why) {
+  return sim_left_out(why) || strcmp(why->id, "BS-INSIDE-MEMORY") == 0 ||
+         strcmp(why->id, "BS-INSIDE-OP") == 0;
+}
+
+/* Whether the row's op has a program that the device can hold. BS_USAGE: something is wrong in its text. */
+static int32_t find_program(const bs_device_file *file, bs_validate_row *row, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  uint32_t dtype = 0;
+  sim_op op = {0};
+  const int32_t read = bs_inside_op_read(row->op, 0, &op, &dtype, row->what, sizeof row->what, &why);
+  if (read == BS_UNSUPPORTED) {
+    memcpy(row->why_not, no_program, sizeof no_program);
+    return BS_OK;
+  }
+  const int32_t rc = read == BS_OK ? bs_inside_fits(&file->device, row->op, &why) : read;
+  if (rc != BS_OK && (read != BS_OK || !cannot_hold(&why))) {
+    place_error(file, row, rc, &why);
+    if (err != NULL) *err = why;
+    return rc;
+  }
+  if (rc != BS_OK)
+    snprintf(row->why_not, sizeof row->why_not, "%.*s", (int)sizeof row->why_not - 1, why.message);
+  row->has_program = rc == BS_OK;
+  row->in_fit = rc == BS_OK && op.kind == SIM_OP_PRODUCT && row->launch_s < 0;
+  return BS_OK;
+}
+
+/* The first row that the device cannot hold; NULL: there is none. */
+static const bs_validate_row *first_not_held(const bs_validate_rows *rows) {
+  for (uint32_t i = 0; i < rows->n; i++)
+    if (strcmp(rows->row[i].why_not, no_program) != 0 && rows->row[i].why_not[0] != '\0')
+      return &rows->row[i];
+  return NULL;
+}
+
+static int32_t find_programs(const bs_device_file *file, bs_validate_rows *rows, bs_error *err) {
   uint32_t programs = 0;
   rows->n_in_fit = 0;
   for (uint32_t i = 0; i < rows->n; i++) {
-    uint32_t kind = 0;
-    const int32_t rc = bs_inside_kind(rows->row[i].op, &kind, err);
-    if (rc != BS_OK && rc != BS_UNSUPPORTED) {
-      bs_error_where(err, "%s:%u", rows->row[i].path, rows->row[i].line);
-      return rc;
-    }
-    rows->row[i].has_program = rc == BS_OK;
-    rows->row[i].in_fit = rc == BS_OK && kind == SIM_OP_PRODUCT && rows->row[i].launch_s < 0;
+    const int32_t rc = find_program(file, &rows->row[i], err);
+    if (rc != BS_OK) return rc;
     rows->n_in_fit += rows->row[i].in_fit > 0;
-    programs += rc == BS_OK;
+    programs += rows->row[i].has_program > 0;
   }
-  bs_error_clear(err);
   if (rows->n_in_fit >= BS_VALIDATE_LEAST || (rows->n_in_fit == 0 && programs > 0)) return BS_OK;
+  const bs_validate_row *row = first_not_held(rows);
   bs_error_set(err, BS_INPUT, "BS-VALIDATE-FEW",
                "%u rows are products that have a program, at least %d are needed", rows->n_in_fit,
                BS_VALIDATE_LEAST);
-  bs_error_hint(err,
-                "three constants are fitted to every second row: fewer rows prove nothing; rows with a "
-                "launch_s are not fitted");
+  if (row != NULL)
+    bs_error_hint(err, "%s:%u: %s", row->path, row->line, row->why_not);
+  else
+    bs_error_hint(err,
+                  "three constants are fitted to every second row: fewer rows prove nothing; rows with a "
+                  "launch_s are not fitted");
   return BS_INPUT;
 }
 
 int32_t bs_validate(const bs_device_file *file, bs_validate_rows *rows, bs_validation *out, bs_error *err) {
   const sim_device *d = &file->device;
   *out = (bs_validation){.constants = {(double)d->launch * 1e-12, d->of_units, d->of_memory}};
-  int32_t rc = find_programs(rows, err);
+  int32_t rc = find_programs(file, rows, err);
   for (uint32_t round = 0; rc == BS_OK && rows->n_in_fit > 0 && round < BS_VALIDATE_ROUNDS; round++) {
     const double launch_s = out->constants.launch_s;
     rc = simulate_rows(file, &out->constants, 0, rows, err);

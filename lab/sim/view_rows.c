@@ -10,7 +10,7 @@
 #include "lab/sim/view.h"
 
 enum { MOST_BYTES = 1 << 16, MOST_ROWS = 64 };
-#define MOST_US 1e13 /* some 116 days */
+#define MOST_US 9e9 /* 2.5 hours; a double has each ps of them */
 
 static int32_t wrong(const char *path, const char *what, bs_error *err) {
   bs_error_set(err, BS_INPUT, "BS-VIEW-FILE", "%s", what);

@@ -179,6 +179,10 @@ START_TEST(each_shape_joins_its_places) {
 }
 END_TEST
 
+#define CACHES                                                                 \
+  "m: {at: pe, kind: memory, Bps: 1e9}, n: {at: pe, kind: memory, Bps: 1e9}, " \
+  "x: {at: pe, kind: cache, bytes: 1Mi, hit: m}, y: {at: pe, kind: cache, bytes: 1Mi, hit: n}"
+
 START_TEST(what_is_wrong_in_a_device_is_named) {
   static const struct {
     const char *text, *id, *where, *says;
@@ -217,9 +221,15 @@ START_TEST(what_is_wrong_in_a_device_is_named) {
       {DEVICE("m: {at: pe, kind: memory, Bps: 1e9}, x: {at: pe, kind: cache, bytes: 1Mi, hit: m}",
               "load: [m, x]"),
        "BS-DEVICE-WAY", "ways.load", "x keeps its tiles in m, which does not follow"},
-      {DEVICE("m: {at: pe, kind: memory, Bps: 1e9}, x: {at: pe, kind: cache, bytes: 1Mi, hit: m}",
-              "load: [x, x, x, m]"),
-       "BS-DEVICE-WAY", "ways.load", "x is cache number 3 on this way, 2 are allowed"},
+      {DEVICE(CACHES ", z: {at: pe, kind: cache, bytes: 1Mi, hit: m}", "load: [x, y, z, n, m]"),
+       "BS-DEVICE-WAY", "ways.load", "z is cache number 3 on this way, 2 are allowed"},
+      {DEVICE(CACHES, "load: [y, x, n, m]"), "BS-DEVICE-WAY", "ways.load",
+       "x comes behind y, so m, where its tiles are, must stand before n"},
+      {DEVICE(CACHES, "load: [x, x, m]"), "BS-DEVICE-WAY", "ways.load", "x stands twice on this way"},
+      {DEVICE(CACHES, "load: [x, m, n, m]"), "BS-DEVICE-WAY", "ways.load", "m stands twice on this way"},
+      {DEVICE("q: {at: pe, kind: queue, slots: 1}, m: {at: pe, kind: memory, Bps: 1e9}", "load: [q, q, m]"),
+       "BS-DEVICE-WAY", "ways.load", "q stands twice on this way"},
+      {DEVICE("total: {at: pe, kind: server}", ""), "BS-DEVICE-NAME", "parts.total", "the name of a row"},
       {DEVICE(PARTS, "load: [dma, noc]"), "BS-DEVICE-WAY", "ways.load",
        "noc on the way load has one end, the lane at pe, and no memory at the other"},
       {DEVICE(PARTS, "store: [dma, noc]"), "BS-DEVICE-WAY", "ways.store",
@@ -255,6 +265,19 @@ START_TEST(what_is_wrong_in_a_device_is_named) {
   bs_error err = BS_ERROR_INIT;
   sim_device_read(DEVICE("x: {at: pe, kind: link, bps: 1e9, Bps: 1e9}", ""), &d, &err);
   ck_assert_str_eq(err.hint, "did you mean 'Bps'?");
+}
+END_TEST
+
+/* Two caches that nest, two of one memory, and one behind the other's memory. */
+START_TEST(caches_that_nest_are_read) {
+  static const char *const rows[] = {
+      DEVICE(CACHES, "load: [y, x, m, n]"), DEVICE(CACHES, "load: [y, n, x, m]"),
+      DEVICE(CACHES ", z: {at: pe, kind: cache, bytes: 1Mi, hit: m}", "load: [x, z, m]")};
+  for (int i = 0; i < TEST_COUNT(rows); i++) {
+    sim_device d;
+    bs_error err = BS_ERROR_INIT;
+    ck_assert_msg(sim_device_read(rows[i], &d, &err) == BS_OK, "row %d: %s", i, err.message);
+  }
 }
 END_TEST
 
@@ -323,6 +346,7 @@ int main(void) {
                              {places_are_written_innermost_first},
                              {each_shape_joins_its_places},
                              {what_is_wrong_in_a_device_is_named},
+                             {caches_that_nest_are_read},
                              {a_way_that_does_not_reach_is_refused},
                              {k14_buffers_beyond_the_scratch_are_refused},
                              {damaged_texts_are_refused_or_read},
