@@ -307,11 +307,14 @@ static int32_t fail_repro(const char *model, const json_t *result, bs_error *err
   return BS_NUMERIC;
 }
 
-/* The same bits in every cell of a grid: exit 6 where one differs. */
+/* Compares the bits of every cell of a grid. Exit 6: one differs. */
 static int32_t check_repro(const args *a, bs_error *err) {
   model_asked asked = {0};
   json_t *result = NULL;
   int format;
+  if (args_has(a, "threads"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
+                        "--threads has no effect beside --with repro: the grid has 1, 2 and 16");
   bsrun_interruptible("nothing is kept");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
@@ -363,7 +366,8 @@ const bsrun_verb model_check = {
         "--with repro=tokens runs the model with many threads, tables of kernels, lengths and cuts into "
         "runs, and\n"
         "compares each bit with the first run's. A control without the promise should differ. -o json is a\n"
-        "certificate of what was seen. Exit 6: a cell differs.\n"
+        "certificate of what was seen. Exit 6: a cell differs. With --show nodes the nodes of such a session "
+        "are\nchecked as above.\n"
         "--against compares a quantised ONNX model with the float one on the same inputs. The prediction "
         "runs the\n"
         "float model with noise of the size of the rounding. Exit 6: the error is more than 1.2 times the\n"

@@ -26,6 +26,6 @@ typedef struct bsrun_base {
 
 /* The checked tree. The caller frees it; NULL after an error. */
 int32_t bsrun_base_tree(const args *a, const bsrun_base *base, bs_node **out_config, bs_error *err);
-/* The same of base.yaml in the folder of configurations, and of the options alone. */
+/* Composes base.yaml of the folder of configurations, and the options, to such a tree. */
 int32_t bsrun_base_config(const args *a, bs_node **out_config, bs_error *err);
 #endif

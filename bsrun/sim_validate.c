@@ -69,7 +69,7 @@ static json_t *row_of(const bs_validate_rows *rows, uint32_t i) {
   return row;
 }
 
-/* null: no row told anything of it. */
+/* A constant that no row informs is null. */
 static json_t *constant_json(const bs_validation *v, uint32_t which, double value) {
   return (v->fitted & which) != 0 ? json_real(value) : json_null();
 }
@@ -131,7 +131,7 @@ static void print_head(const sim_device *d, const bs_validation *v, const bs_val
   if (v->repeated > 0) bs_print(stdout, "; %u held-out rows have the op of a fitted one", v->repeated);
   bs_print(stdout, "\n");
   if (v->fitted != BS_VALIDATE_ALL)
-    bs_print(stdout, "no row told what is not fitted: the device's own value counts\n");
+    bs_print(stdout, "no row informs what is not fitted: the device's own value counts\n");
   bs_print(stdout, "the %u rows that the fit has not seen:\n\n", rows->n - fitted);
 }
 
@@ -140,7 +140,7 @@ static void print_error(const char *what, const bs_validate_error *e) {
            100 * e->bias, 100 * e->worst);
 }
 
-/* Where there are ops other than products, a table has the errors of each op. */
+/* Prints the errors of the products, and a table of each op where there are others. */
 static int32_t print_errors(const bs_validation *v, bs_error *err) {
   if (v->inside.rows > 0) {
     print_error("inside of the device", &v->inside);

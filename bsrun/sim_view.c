@@ -119,8 +119,8 @@ static void forget(run_of *r) {
   r->file = (bs_device_file){0};
 }
 
-/* The same run once more, for its boxes and lanes: of a device of configs/devices, with the knobs of the
- * rows. Where it does not take the same time, the rows are shown alone. */
+/* Simulates the run of the rows again, for its boxes and lanes, on a device of configs/devices. If that takes
+ * another time, the page shows the rows alone. */
 static void repeat(const request *q, run_of *r) {
   const json_t *total = json_array_get(r->rows, json_array_size(r->rows) - 1);
   bs_error why = BS_ERROR_INIT;

@@ -24,7 +24,9 @@ typedef struct tune_verb {
 /* --strategy, --samples, --seconds, --with survivors=K, --seed, --knob and --where into v->race and v->where.
  */
 int32_t tune_read_search(tune_verb *v, bs_error *err);
-/* The words of the problem with spaces between them. BS_USAGE: none is given. Free it in every case. */
+/* Joins the words of the problem with spaces. BS_USAGE: the problem is missing. The caller frees in every
+ * case.
+ */
 int32_t tune_read_words(const args *a, bs_text *out, bs_error *err);
 /* BS_USAGE: an option is given that is not in taken[0..n); `what` has no use for it, `hint` says what it
  * takes. */

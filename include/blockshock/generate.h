@@ -45,8 +45,8 @@ typedef struct bs_token_generator bs_token_generator;
 typedef struct bs_generator_options {
   uint32_t struct_size;
   uint32_t chunk; /* tokens of a prompt in one run, at least 32; 0: 512 */
-  /* Of the generator's session; NULL: the defaults. `dims`, `share` and `f64` are not read; `tokenwise` is
-   * BS_BITS_BATCH, or BS_BITS_TOKENS where that is asked. */
+  /* How the generator opens its session; NULL: the defaults. `dims`, `share` and `f64` are not read.
+   * `tokenwise` is BS_BITS_BATCH, or BS_BITS_TOKENS where that is asked. */
   const bs_session_options *session;
   /* Asked between the runs of a prompt; not 0: bs_generator_prompt ends with BS_ABORTED. NULL: not asked. */
   int32_t (*stop)(void *user);

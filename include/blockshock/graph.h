@@ -194,11 +194,12 @@ BS_API void bs_graph_close(bs_graph *graph);
 
 /* ---- sessions ------------------------------------------------------------------------------- */
 
-/* Which runs give a token the same bits. RUNS: those of the same sizes, threads and choices. BATCH: also
- * those with other tokens beside it, and other threads; products, and attention of up to 8 queries, are asked
- * with BS_QUERY_TOKENWISE, and what the backend does not serve so runs on `ref`. TOKENS, since 0.14: also
- * those whose sequence is cut into other runs, and those on another processor; all nodes are asked with
- * BS_QUERY_BITS. A session with a node that nothing serves so is not opened (BS_UNSUPPORTED).
+/* Which runs give a token the same bits.
+ * RUNS: runs of the same sizes, threads and choices.
+ * BATCH: also runs with other tokens in the call, and other threads. Products, and attention of up to 8
+ * queries, are asked with BS_QUERY_TOKENWISE. What the backend does not serve so runs on `ref`.
+ * TOKENS, since 0.14: also runs of a sequence that is cut elsewhere, and other processors. All nodes are
+ * asked with BS_QUERY_BITS. A session with a node that nothing serves so is not opened (BS_UNSUPPORTED).
  * share/doc/blockshock/numbers.md has the definition. */
 enum bs_session_bits { BS_BITS_RUNS = 0, BS_BITS_BATCH = 1, BS_BITS_TOKENS = 2 };
 

@@ -16,7 +16,7 @@
 
 enum { TOKENS = 112, BATCH = 3 };
 
-/* How a sequence is run: the first `length` tokens (0: all, -1: all but one), `each` at a time (0: all). */
+/* How a sequence is run: the first `length` tokens (0: all), `each` at a time (0: all, -1: all but one). */
 typedef struct cut {
   const char *name;
   int64_t length, each;
@@ -237,8 +237,10 @@ static int32_t follows(const repro *r, int64_t size, int *out_does, bs_error *er
     whole[p].struct_size = sizeof whole[p];
     rc = bs_session_port(s, in + p, NULL, &whole[p], err);
   }
-  if (rc == BS_OK) rc = bs_session_bind(s, dims, 1, err);
-  for (uint32_t p = 0; rc == BS_OK && p < n; p++) {
+  const int binds =
+      rc == BS_OK && bs_session_bind(s, dims, 1, NULL) == BS_OK; /* some models take no batch of 1 */
+  *out_does &= binds;
+  for (uint32_t p = 0; rc == BS_OK && binds && p < n; p++) {
     rc = bs_session_port(s, in + p, NULL, &one, err);
     *out_does &= one.rank == whole[p].rank && one.rank > 0 && whole[p].dims[0] == size && one.dims[0] == 1;
     for (uint32_t d = 1; *out_does && d < one.rank; d++) *out_does = one.dims[d] == whole[p].dims[d];
@@ -277,7 +279,8 @@ static void tell(const repro *r, const char *what) {
     r->request->progress(r->request->progress_user, what, json_array_size(r->cells), 0);
 }
 
-/* Runs cuts in a session of their own. The first run of all is kept; the others are cells. */
+/* Runs cuts in a session of their own. The first run of all is kept, and made again as the first cell. cells
+ * NULL: the control, whose last cut is compared with its first. */
 static int32_t run_session(repro *r, uint32_t tokenwise, const int *which, size_t n, json_t *cells,
                            bs_error *err) {
   bs_context *context = NULL;

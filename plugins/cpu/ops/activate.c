@@ -35,8 +35,8 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   if (query->activation > BS_ACT_GELU_TANH) {
     cpu_answer_no(answer, BS_REASON_DISABLED, "unknown activation %u", query->activation);
   } else if ((from == BS_F64 && to == BS_F64) || (cpu_type_index(from) >= 0 && cpu_type_index(to) >= 0)) {
-    answer->bits = 1;
     cpu_answer_yes(answer, 700, BS_TOL_ACC_F32, from == BS_F64 ? "libm" : state->kernels.name, "");
+    answer->bits = 1;
   } else {
     cpu_answer_no(answer, BS_REASON_DTYPE, "f32, bf16 and f16 in any pair, or f64 twice");
   }

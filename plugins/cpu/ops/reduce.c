@@ -46,8 +46,8 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *answer)
   else if (q->attrs[0] == BS_FOLD_CUMSUM || (place && q->attrs[1] + 1 != (int64_t)in->rank))
     cpu_answer_no(answer, BS_REASON_NOT_BUILT, "no running sums, and places along the last dimension only");
   else {
-    answer->bits = 1;
     cpu_answer_yes(answer, 800, place ? BS_TOL_EXACT : BS_TOL_ACC_F32, "lines", "lines folded in double");
+    answer->bits = 1;
   }
   return BS_OK;
 }
