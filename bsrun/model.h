@@ -45,9 +45,18 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
     OPT_RUN_ID, NULL, 0    \
   }
 
+/* A model over many ranks (model_ranks.c). */
+#define MODEL_OPTIONS_RANKS                                                           \
+  {OPT_METHOD, "split products over ranks by this method; default: one rank", 0},     \
+      {OPT_WORLD_SIZE, "with --method; default: the method's usual number, or 2", 0}, \
+      {OPT_COMM, "with --method; default: threads", 0}, {                             \
+    OPT_MASK, "with --method; default: the method's", 0                               \
+  }
+
 /* A model that is open, with what was asked. */
 typedef struct model_asked {
   bs_model_request request;
+  bs_model_ranks ranks; /* request.ranks, with --method */
   bs_context *context;
   bs_model model;
   const char **lists[5];
@@ -66,7 +75,13 @@ void model_progress_end(model_asked *asked);
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* Reads them as model_asked_read does, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
-/* Warns, unless --quiet, that nodes ran on ref for the backend that was asked for. stats: bs_model_stats. */
+/* Reads the words of a model over ranks into asked->ranks, and points the request at them. threads: of a
+ * rank; 0: not given. */
+int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io_asked,
+                         bs_error *err);
+void model_ranks_free(bs_model_ranks *ranks);
+/* Warns, unless --quiet, that nodes ran on ref for the backend that was asked for, and notes products that no
+ * rank splits. stats: bs_model_stats. */
 void model_tell_fallback(const args *a, const bs_model_request *request, const json_t *stats);
 void model_asked_free(model_asked *asked);
 /* Keeps what was found as a run folder (model_record.c; options MODEL_OPTIONS_KEEP). phase: model_check, one

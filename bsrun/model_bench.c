@@ -24,6 +24,7 @@ static const args_option model_bench_options[] = {
     {OPT_PEER, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
+    MODEL_OPTIONS_RANKS,
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,

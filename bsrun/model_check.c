@@ -23,6 +23,7 @@ static const args_option model_check_options[] = {
     {OPT_SHOW_NODES, "poisoned outputs, guarded, each beside f64; -o json has all", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
+    MODEL_OPTIONS_RANKS,
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,

@@ -18,6 +18,7 @@ static const args_option model_explain_options[] = {
     {OPT_WHY_NOT, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
+    MODEL_OPTIONS_RANKS,
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,

@@ -32,6 +32,7 @@ static const args_option model_generate_options[] = {
     {OPT_TO, "the generated ids, a .npy file", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
+    MODEL_OPTIONS_RANKS,
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,

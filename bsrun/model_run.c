@@ -16,6 +16,7 @@ static const args_option model_run_options[] = {
     {OPT_VERIFY, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
+    MODEL_OPTIONS_RANKS,
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
@@ -56,6 +57,10 @@ static int32_t print_result(int format, json_t *result, bs_error *err) {
       json_object_set_new(row, "text", model_shape_text(json_object_get(row, "shape")));
   const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, outputs, err);
   if (rc != BS_OK || format != BS_FORMAT_TABLE) return rc;
+  if (count(stats, "layers") > 0)
+    bs_print(stdout, "%lld layers on %lld ranks; a run: %lld collectives, payload %lld bytes\n",
+             count(stats, "layers"), count(stats, "ranks"), count(stats, "collectives"),
+             count(stats, "payload_bytes"));
   bs_print(stdout,
            "%lld nodes on %s; arena %lld bytes (lower bound %lld, without sharing %lld)\n"
            "load %.3f s, lower %.3f s, passes %.3f s, plan %.3f s, pack %.3f s, first run %.3f s\n",

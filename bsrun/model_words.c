@@ -96,7 +96,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   if (rc == BS_OK) rc = read_shapes(a, &r->exact, err);
   if (rc == BS_OK) rc = read_repro(a, &r->tokenwise, err);
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
-  return rc;
+  return rc == BS_OK ? model_ranks_read(a, out->context, threads, out, err) : rc;
 }
 
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err) {
@@ -108,6 +108,7 @@ void model_asked_free(model_asked *asked) {
   model_progress_end(asked);
   bs_model_close(&asked->model);
   bsrun_close_context(asked->context);
+  model_ranks_free(&asked->ranks);
   free(asked->tuning);
   for (size_t i = 0; i < sizeof asked->lists / sizeof asked->lists[0]; i++) free(asked->lists[i]);
   memset(asked, 0, sizeof *asked);
@@ -116,7 +117,14 @@ void model_asked_free(model_asked *asked) {
 void model_tell_fallback(const args *a, const bs_model_request *request, const json_t *stats) {
   const long long on_ref = (long long)json_integer_value(json_object_get(stats, "fallback_nodes"));
   const char *backend = request->backend != NULL ? request->backend : "cpu";
+  const long long whole = (long long)json_integer_value(json_object_get(stats, "layers_whole"));
   char line[200];
+  if (whole > 0) {
+    snprintf(line, sizeof line,
+             "%lld product%s whole on every rank: bsrun model explain with these words says why", whole,
+             whole == 1 ? " is" : "s are");
+    bsrun_note(args_has(a, "quiet"), line);
+  }
   if (on_ref == 0 || strcmp(backend, "ref") == 0 || args_has(a, "quiet")) return;
   snprintf(line, sizeof line, "%lld node%s on ref, because %.40s does not serve %s: bsrun model explain",
            on_ref, on_ref == 1 ? " ran" : "s ran", backend, on_ref == 1 ? "it" : "them");

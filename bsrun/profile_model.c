@@ -15,6 +15,7 @@ static const args_option options[] = {
     {OPT_SECONDS, "of each row; default: 1", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
+    MODEL_OPTIONS_RANKS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_KEEP,

@@ -3,6 +3,9 @@
  * api.c - the table that methods and workloads are given (rank.h): each slot is a core function or a
  * short wrapper over the op dispatch, partitions, memory, collectives and timers.
  */
+#include <string.h>
+
+#include "core/world/executor.h"
 #include "core/world/world.h"
 
 static uint32_t api_rank(const bs_rank *rank) {
@@ -12,23 +15,36 @@ static uint32_t api_world_size(const bs_rank *rank) {
   return rank->world->size;
 }
 
+/* The query with the flags that the rank requires, in `room` where it has others. */
+static const bs_op_query *required(const bs_rank *rank, const bs_op_query *query, bs_op_query *room) {
+  if (rank->required == 0) return query;
+  memset(room, 0, sizeof *room);
+  memcpy(room, query, query->struct_size < sizeof *room ? query->struct_size : sizeof *room);
+  room->struct_size = (uint32_t)sizeof *room;
+  room->flags |= rank->required;
+  return room;
+}
+
 static int32_t api_op_supports(bs_rank *rank, const bs_op_query *query, bs_op_answer *out_answer,
                                bs_error *err) {
-  return bs_dispatch_supports(&rank->ops, query, out_answer, err);
+  bs_op_query room;
+  return bs_dispatch_supports(&rank->ops, required(rank, query, &room), out_answer, err);
 }
 
 static int32_t api_pack(bs_rank *rank, const bs_op_query *query, const bs_source *weights,
                         bs_packed **out_packed, bs_error *err) {
   int timed = !bs_region_running(rank, BS_REGION_PACK); /* unless the method times it */
   if (timed) bs_region_begin(rank, BS_REGION_PACK);
-  int32_t rc = bs_dispatch_pack(&rank->ops, query, weights, out_packed, err);
+  bs_op_query room;
+  int32_t rc = bs_dispatch_pack(&rank->ops, required(rank, query, &room), weights, out_packed, err);
   if (timed) bs_region_end(rank, BS_REGION_PACK);
   return rc;
 }
 
 static int32_t api_op_prepare(bs_rank *rank, const bs_op_query *query, bs_packed *weights, bs_plan **out_plan,
                               bs_error *err) {
-  return bs_dispatch_prepare(&rank->ops, query, weights, out_plan, err);
+  bs_op_query room;
+  return bs_dispatch_prepare(&rank->ops, required(rank, query, &room), weights, out_plan, err);
 }
 
 static int32_t api_partition_make(bs_rank *rank, const bs_mask *mask, int64_t total, uint32_t rank_index,
@@ -90,4 +106,16 @@ const bs_rank_api *bs_rank_get_api(void) {
       .collective_wait = bs_coll_wait,
   };
   return &api;
+}
+
+void bs_rank_require(bs_rank *rank, uint32_t query_flags) {
+  rank->required = query_flags;
+}
+
+bs_world *bs_rank_world(const bs_rank *rank) {
+  return rank->world;
+}
+
+const char *bs_rank_backend(const bs_rank *rank) {
+  return rank->world->backend->name;
 }

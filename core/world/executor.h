@@ -11,6 +11,12 @@
 BS_API void bs_rank_lend_scratch(bs_rank *rank, void *block);
 /* Bytes of the rank's own scratch: the most that any of its plans reserved so far. */
 BS_API uint64_t bs_rank_scratch_bytes(const bs_rank *rank);
+/* All that is asked of the rank's ops from now on, methods' queries included, has these flags
+ * (enum bs_query_flags) too. 0: none. */
+BS_API void bs_rank_require(bs_rank *rank, uint32_t query_flags);
+/* The world of a rank, and the name of its backend. */
+BS_API bs_world *bs_rank_world(const bs_rank *rank);
+BS_API const char *bs_rank_backend(const bs_rank *rank);
 /* Plans, waits and copies of the rank are counted there from now on; NULL: no longer. The caller's. */
 BS_API void bs_rank_watch(bs_rank *rank, bs_watch *watch);
 #endif

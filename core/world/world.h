@@ -92,6 +92,7 @@ struct bs_rank {
   void *scratch; /* memory.c: of all plans that asked for one */
   uint64_t scratch_bytes;
   void *lent;          /* an executor's, in place of it; NULL: none */
+  uint32_t required;   /* flags of every query (bs_rank_require) */
   pthread_t thread;    /* the rank's own */
   bs_error sticky;     /* a misuse without a way to return it; ends the run */
   bs_rank_note *notes; /* rank_data.c: pointers that users keep here, by key */

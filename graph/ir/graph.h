@@ -96,7 +96,8 @@ typedef struct gnode {
   uint32_t prev, next; /* in the order of the run */
   uint32_t origin;     /* chain of the model's nodes that it came from */
   uint32_t activation, accumulate;
-  uint32_t expr; /* map: number of its gexpr */
+  uint32_t expr;  /* map: number of its gexpr */
+  uint32_t layer; /* 1: a method splits the product over the ranks (graph/split) */
   int64_t attrs[8];
   double numbers[4];
 } gnode;

@@ -140,6 +140,10 @@ static int32_t try_product(graph *g, const gpass_ctx *ctx, uint32_t map_id, uint
     gpass_miss(ctx, map_id, "it is not act(product + row) + value, with an activation that products have");
     return BS_OK;
   }
+  if (ctx->layers && r.residual != GNONE) {
+    gpass_miss(ctx, map_id, "the product is summed over the ranks before the residual is added");
+    return BS_OK;
+  }
   const int32_t rc = arguments(g, &map, &r, y.dims, &product, &ok, err);
   if (rc == BS_OK && !ok)
     gpass_miss(ctx, map_id, "the bias, the residual or the result has gaps in its rows");

@@ -15,7 +15,8 @@ typedef struct gpass_ctx {
    * in an earlier round is void. NULL: no one asks. */
   void (*miss)(void *user, const graph *g, uint32_t node, const char *pass, const char *text);
   void *miss_user;
-  const graph *g; /* of the run, and the pass that runs */
+  uint32_t layers; /* 1: products become layers of a method, which take no residual */
+  const graph *g;  /* of the run, and the pass that runs */
   const char *pass;
 } gpass_ctx;
 

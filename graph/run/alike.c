@@ -71,7 +71,7 @@ static int32_t pair_nodes(gpairs *p, const gnode *x, const gnode *y, bs_error *e
   if (!pair_lists(p, x->in, y->in, x->n_in) || !pair(p, x->weight, y->weight))
     return differ(p, x, "what is read", err);
   if (!pair_lists(p, x->out, y->out, x->n_out)) return differ(p, x, "what is written", err);
-  if (x->activation != y->activation || x->accumulate != y->accumulate)
+  if (x->activation != y->activation || x->accumulate != y->accumulate || x->layer != y->layer)
     return differ(p, x, "an activation", err);
   if (x->op == GOP_MAP && !pair_exprs(p, x->expr, y->expr)) return differ(p, x, "the program", err);
   return BS_OK;

@@ -12,6 +12,8 @@
 #include "graph/run/args.h"
 #include "graph/run/bucket.h"
 #include "graph/run/session.h"
+#include "graph/split/front.h"
+#include "graph/split/method.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
@@ -42,7 +44,8 @@ static int32_t make_graph(bs_session *s, const int64_t *sizes, gmisses *misses, 
   const gpass_ctx ctx = {.fold = gfold_constant,
                          .fold_user = &s->graph->fold,
                          .miss = misses != NULL ? gmiss_add : NULL,
-                         .miss_user = misses};
+                         .miss_user = misses,
+                         .layers = s->core->method != NULL};
   const double began = bs_clock_s();
   gcore_tell(s->core, "lower", 0, 0);
   if (rc == BS_OK) rc = lower_model(m, &lower, out_graph, err);
@@ -55,6 +58,7 @@ static int32_t make_graph(bs_session *s, const int64_t *sizes, gmisses *misses, 
   if (rc == BS_OK) (*out_graph)->tokenwise = s->tokenwise;
   gcore_tell(s->core, "passes", 0, 0);
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
+  if (rc == BS_OK && s->core->method != NULL) rc = gmethod_mark(s->context, s->core->method, *out_graph, err);
   s->stats.pass_s += bs_clock_s() - lowered;
   if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, BS_F64, err);
   if (rc != BS_OK) {
@@ -381,6 +385,7 @@ static int32_t cache_holds(const gmodel *m, const int64_t *sizes, bs_error *err)
 
 BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_t n, bs_error *err) {
   if (s == NULL) return gargs_null("bs_session_bind", "session", err);
+  if (s->front != NULL) return gfront_bind(s->front, dims, n, err);
   const int32_t wrong = gargs_dims("bs_session_bind", dims, n, err);
   if (wrong != BS_OK) return wrong;
   const gmodel *m = s->graph->model;

@@ -13,6 +13,7 @@
 #include "core/base/memory.h"
 #include "graph/run/args.h"
 #include "graph/run/session.h"
+#include "graph/split/front.h"
 
 enum { GUARD = 64, POISON = 0xff, GUARD_BYTE = 0xa5 };
 
@@ -431,7 +432,7 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   double least = 0;
   int32_t rc = compute_sides(c, s, &want); /* before the run: it may overwrite its input */
   if (rc == BS_OK) rc = least_scale(c, s, &least);
-  if (rc == BS_OK) rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, c->err);
+  if (rc == BS_OK) rc = gstep_run(s, c->err);
   if (rc == BS_OK) rc = compare_outputs(c, s, &want, least, row);
   if (rc == BS_OK) rc = widen_bound(c, s, &want, least, row);
   if (rc == BS_OK && !(row->deviation <= row->bound)) {
@@ -538,6 +539,7 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
 BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,
                                 bs_error *err) {
   if (s == NULL) return gargs_null("bs_session_check", "session", err);
+  if (s->front != NULL) return gfront_check(s->front, each, user, err);
   int32_t rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
   rc = check_session(s, each, user, err);

@@ -7,8 +7,10 @@
 
 #include "core/base/error.h"
 #include "core/base/memory.h"
+#include "core/world/executor.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
+#include "graph/split/method.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
@@ -21,7 +23,10 @@ static gcore *core_new(const bs_session_options *options) {
   core->progress_user = options->progress_user;
   core->threads = options->threads;
   core->bind = options->bind;
-  snprintf(core->backend, sizeof core->backend, "%s", options->backend != NULL ? options->backend : "cpu");
+  snprintf(core->backend, sizeof core->backend, "%s",
+           options->rank != NULL      ? bs_rank_backend(options->rank)
+           : options->backend != NULL ? options->backend
+                                      : "cpu");
   pthread_mutex_init(&core->lock, NULL);
   return core;
 }
@@ -30,6 +35,7 @@ static void core_free(gcore *core) {
   for (uint32_t i = 0; i < core->n_copies; i++) free(core->copies[i].data);
   for (uint32_t i = 0; i < core->n_states; i++) free(core->states[i].memory);
   pthread_mutex_destroy(&core->lock);
+  gmethod_free(core->method);
   free(core->weights);
   free(core->copies);
   free(core->states);
@@ -85,8 +91,9 @@ static void rank_drop(grank *rank) {
 void gcore_close(gcore *core, grank *rank) {
   if (core == NULL) return;
   pthread_mutex_lock(&core->lock);
-  rank_drop(rank);
   const uint32_t left = --core->refs;
+  if (left == 0) glayer_free_all(core);
+  rank_drop(rank);
   for (uint32_t i = 0; i < core->n_weights && left == 0; i++) {
     grank *packer = core->weights[i].rank;
     if (grank_enter(packer, NULL) == BS_OK) {

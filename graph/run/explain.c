@@ -12,6 +12,8 @@
 #include "graph/run/args.h"
 #include "graph/run/bucket.h"
 #include "graph/run/session.h"
+#include "graph/split/front.h"
+#include "graph/split/method.h"
 
 typedef struct report {
   bs_session *s;
@@ -30,6 +32,7 @@ static void put_origins(bs_text *t, const graph *g, uint32_t origin, const char 
 }
 
 BS_API uint32_t bs_session_node_count(const bs_session *s) {
+  s = gsession_lead(s);
   return s == NULL ? 0 : s->bound->n_steps;
 }
 
@@ -39,7 +42,26 @@ static const char *lasting(graph *g, const char *text) {
   return id != GNONE ? graph_text_of(g, id) : "";
 }
 
+/* What a rank does of a product that a method splits. */
+static int32_t layer_info(const gbinding *b, const gstep *step, bs_node_info *io, bs_error *err) {
+  bs_proposal proposal;
+  const int32_t rc = glayer_propose(b, step, &proposal, err);
+  if (rc != BS_OK) return rc;
+  const gnode *n = &b->g->nodes[step->node];
+  io->op = "layer";
+  io->level = BS_LEVEL_NATIVE;
+  io->method = step->method;
+  io->split = lasting(b->g, proposal.text);
+  io->flops = proposal.flops;
+  io->bytes =
+      proposal.weight_bytes + graph_bytes(&b->g->values[n->in[0]]) + graph_bytes(&b->g->values[n->out[0]]);
+  io->n_collectives = proposal.n_collectives;
+  for (uint32_t i = 0; i < proposal.n_collectives; i++) io->payload_bytes += proposal.coll_payload[i];
+  return BS_OK;
+}
+
 BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info *out_info, bs_error *err) {
+  s = gsession_lead(s);
   if (s == NULL || out_info == NULL) return gargs_null("bs_session_node", "session and out_info", err);
   if (gargs_size("bs_session_node", "bs_node_info", out_info->struct_size, err) != BS_OK)
     return BS_INVALID_ARGUMENT;
@@ -54,18 +76,22 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
   gquery q;
   bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
   bs_text origins = {0};
+  info.method = info.split = "";
   gstep_serves(step, serves, sizeof serves);
   graph_query(b->g, n, &q);
   grank *r = b->rank;
-  int32_t rc = grank_enter(r, err);
-  if (rc == BS_OK) rc = grank_leave(r, r->api->op_supports(r->rank, &q.query, &answer, err), err);
+  int32_t rc = step->layer != NULL ? layer_info(b, step, &info, err) : grank_enter(r, err);
+  if (rc == BS_OK && step->layer == NULL)
+    rc = grank_leave(r, r->api->op_supports(r->rank, &q.query, &answer, err), err);
   if (rc != BS_OK) {
     bs_text_free(&origins);
     return rc;
   }
-  bs_op_cost(&q.query, &info.flops, &info.bytes);
+  if (step->layer == NULL) {
+    bs_op_cost(&q.query, &info.flops, &info.bytes);
+    info.level = answer.level;
+  }
   put_origins(&origins, b->g, n->origin, ", ");
-  info.level = answer.level;
   info.serves = lasting(b->g, serves);
   info.origin = lasting(b->g, origins.data != NULL ? origins.data : "");
   info.runs = step->runs;
@@ -100,7 +126,7 @@ static void put_candidate(void *user, const bs_op_candidate *c) {
 
 /* The values in use of the knobs of a node's plan. */
 static void put_knobs(report *r, const gstep *step) {
-  const bs_op_echo *echo = bs_plan_echo(step->plan);
+  const bs_op_echo *echo = step->plan != NULL ? bs_plan_echo(step->plan) : NULL;
   bs_text_printf(&r->t, ",\"knobs\":");
   graph_put_json_text(&r->t, echo != NULL ? echo->knobs : "");
 }
@@ -156,6 +182,15 @@ static void put_notes(report *r, int json) {
   if (json) bs_text_append(&r->t, "],", 2);
 }
 
+static void put_layer_json(report *r, const bs_node_info *info) {
+  bs_text_printf(&r->t, ",\"method\":");
+  graph_put_json_text(&r->t, info->method);
+  bs_text_printf(&r->t, ",\"split\":");
+  graph_put_json_text(&r->t, info->split);
+  bs_text_printf(&r->t, ",\"collectives\":%u,\"payload_bytes\":%" PRIu64, info->n_collectives,
+                 info->payload_bytes);
+}
+
 static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < r->b->n_steps; i++) total += r->b->steps[i].ns;
@@ -188,7 +223,8 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
         bs_text_append(&r->t, "\"", 1);
       }
       put_knobs(r, &r->b->steps[i]);
-      if (!profile) put_choice(r, n);
+      if (!profile && r->b->steps[i].layer == NULL) put_choice(r, n);
+      if (info.method[0] != '\0') put_layer_json(r, &info);
       bs_text_append(&r->t, "}", 1);
       continue;
     }
@@ -202,6 +238,9 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
       bs_text_printf(&r->t, "  %.1f us  %.1f%%", us,
                      total > 0 ? 100.0 * (double)r->b->steps[i].ns / (double)total : 0);
     if (info.reason != NULL && info.reason[0] != '\0') bs_text_printf(&r->t, "  (%s)", info.reason);
+    if (info.method[0] != '\0')
+      bs_text_printf(&r->t, "  %s; %u collective%s, payload %" PRIu64 " bytes", info.split,
+                     info.n_collectives, info.n_collectives == 1 ? "" : "s", info.payload_bytes);
     bs_text_printf(&r->t, "  # %s\n", info.origin);
   }
   if (json) bs_text_append(&r->t, "]", 1);
@@ -352,9 +391,31 @@ static void put_stats(report *r, int json, bs_error *err) {
         r->s->core->backend);
 }
 
+/* How the products are split over ranks. */
+static void put_split(report *r, int json) {
+  const gmethod *m = r->s->core->method;
+  bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
+  if (m == NULL || bs_session_stats_get(r->s, &t, NULL) != BS_OK) return;
+  if (json) {
+    bs_text_printf(&r->t, "\"split\":{\"method\":");
+    graph_put_json_text(&r->t, m->method);
+    bs_text_printf(&r->t,
+                   ",\"ranks\":%u,\"layers\":%" PRIu64 ",\"layers_whole\":%" PRIu64
+                   ",\"layers_again\":%" PRIu64 ",\"collectives\":%" PRIu64 ",\"payload_bytes\":%" PRIu64
+                   "},",
+                   t.ranks, t.layers, t.layers_whole, t.layers_again, t.collectives, t.payload_bytes);
+    return;
+  }
+  bs_text_printf(&r->t,
+                 "%s on %u ranks: %" PRIu64 " layers, %" PRIu64
+                 " products whole on every rank; a run: %" PRIu64 " collectives, payload %" PRIu64 " bytes\n",
+                 m->method, t.ranks, t.layers, t.layers_whole, t.collectives, t.payload_bytes);
+}
+
 BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
                                void (*put)(void *user, const char *text), void *user, bs_error *err) {
   if (s == NULL || put == NULL) return gargs_null("bs_session_text", "session and put", err);
+  s = gsession_lead(s);
   report r = {.s = s, .b = s->bound};
   int32_t rc = BS_OK;
   if (what == BS_REPORT_DUMP) return graph_dump(s->bound->g, (int)json, put, user, err);
@@ -371,6 +432,7 @@ BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
   if (what == BS_REPORT_EXPLAIN) put_sizes(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PLAN) put_memory(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);
+  if (what == BS_REPORT_EXPLAIN) put_split(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PROFILE)
     rc = put_nodes(&r, (int)json, what == BS_REPORT_PROFILE, err);
   if (json && what == BS_REPORT_PLAN) bs_text_printf(&r.t, "\"steps\":%u", r.b->n_steps);

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/usage.h"
 #include "graph/run/run.h"
+#include "graph/split/method.h"
 
 int32_t gnode_failed(const graph *g, const gnode *n, int32_t rc, bs_error *err) {
   if (err == NULL) return rc;
@@ -28,9 +29,14 @@ int32_t gnode_failed(const graph *g, const gnode *n, int32_t rc, bs_error *err) 
   return rc;
 }
 
+int32_t gstep_run(const gstep *s, bs_error *err) {
+  return s->layer != NULL ? glayer_run(s->layer, s->args, err)
+                          : bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
+}
+
 static int32_t run_step(const gstep *s, bs_error *err) {
   if (s->file >= 0 && gtable_run(s)) return BS_OK;
-  return bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
+  return gstep_run(s, err);
 }
 
 static int32_t run_steps(gbinding *b, bs_error *err) {

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/memory.h"
 #include "graph/run/bucket.h"
+#include "graph/split/method.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
@@ -112,8 +113,10 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
     gbytes_ask(&q);
     for (uint32_t i = 0; i < s->nargs; i += 2) args[i] = gbytes_tensor(b, values[i]);
   }
-  const int32_t rc = graph_is_packed(n->op) ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
-                                            : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
+  const int32_t rc = n->layer                 ? glayer_get(b->core, r, b->g, n, &s->layer, err)
+                     : graph_is_packed(n->op) ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
+                                              : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
+  if (rc == BS_OK && n->layer) s->method = b->core->method->method;
   if (rc == BS_OK) gtable_find(b, s);
   return rc == BS_OK ? rc : gnode_failed(b->g, n, rc, err);
 }
@@ -139,11 +142,14 @@ static int32_t prepare_steps(gbinding *b, bs_error *err) {
 }
 
 int gstep_falls_back(const gstep *s) {
-  return bs_dispatch_is_fallback(s->plan);
+  return s->layer == NULL && bs_dispatch_is_fallback(s->plan);
 }
 
 void gstep_serves(const gstep *s, char *out, size_t size) {
-  snprintf(out, size, "%s:%s", s->plan->impl->backend, s->plan->impl->name);
+  if (s->layer != NULL)
+    snprintf(out, size, "%s", s->method);
+  else
+    snprintf(out, size, "%s:%s", s->plan->impl->backend, s->plan->impl->name);
 }
 
 /* Makes what outlasts the binding or is shared: constants and states, packed weights, plans over these. */
@@ -226,6 +232,7 @@ int32_t gbinding_check(gbinding *b, bs_error *err) {
   for (uint32_t i = 0; i < b->n_steps; i++) {
     const gstep *s = &b->steps[i];
     uint64_t flops = 0, bytes = 0;
+    if (s->layer != NULL) continue; /* its method checks them at each run */
     const int32_t rc = bs_dispatch_check_args(s->plan, s->args, s->nargs, &flops, &bytes, err);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
     b->flops += flops;

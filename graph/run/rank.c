@@ -14,8 +14,20 @@ static int32_t check_backend(bs_context *context, const char *name, bs_error *er
   return BS_UNSUPPORTED;
 }
 
+/* The rank of the world that runs the caller. */
+static int32_t open_inside(bs_context *context, const bs_session_options *options, grank *out_rank,
+                           bs_error *err) {
+  *out_rank = (grank){.context = context,
+                      .world = bs_rank_world(options->rank),
+                      .rank = options->rank,
+                      .inside = 1,
+                      .api = bs_rank_get_api()};
+  return check_backend(context, bs_rank_backend(options->rank), err);
+}
+
 int32_t grank_open(bs_context *context, const bs_session_options *options, int fallback, grank *out_rank,
                    bs_error *err) {
+  if (options->rank != NULL) return open_inside(context, options, out_rank, err);
   const char *backend = options->backend != NULL ? options->backend : "cpu";
   const bs_world_options world = {.struct_size = (uint32_t)sizeof world,
                                   .world_size = 1,
@@ -25,7 +37,7 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
                                   .choices = options->choices,
                                   .n_choices = options->n_choices,
                                   .fallback = (uint32_t)fallback};
-  *out_rank = (grank){.api = bs_rank_get_api()};
+  *out_rank = (grank){.context = context, .api = bs_rank_get_api()};
   int32_t rc = check_backend(context, backend, err);
   if (rc == BS_OK) rc = bs_world_create(context, &world, &out_rank->world, err);
   if (rc != BS_OK) grank_close(out_rank);
@@ -34,13 +46,13 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
 
 /* The world is the thread's only during a call: the next call may come from another thread. */
 int32_t grank_enter(grank *r, bs_error *err) {
-  const int32_t rc = r->depth == 0 ? bs_world_enter(r->world, &r->rank, err) : BS_OK;
+  const int32_t rc = r->depth == 0 && !r->inside ? bs_world_enter(r->world, &r->rank, err) : BS_OK;
   if (rc == BS_OK) r->depth++;
   return rc;
 }
 
 int32_t grank_leave(grank *r, int32_t rc, bs_error *err) {
-  if (--r->depth > 0) return rc;
+  if (--r->depth > 0 || r->inside) return rc;
   const int32_t left = bs_world_leave(r->world, rc == BS_OK ? err : NULL);
   return rc != BS_OK ? rc : left;
 }
@@ -50,6 +62,6 @@ uint64_t grank_scratch(const grank *r) {
 }
 
 void grank_close(grank *r) {
-  bs_world_destroy(r->world);
+  if (!r->inside) bs_world_destroy(r->world);
   *r = (grank){0};
 }

@@ -24,14 +24,16 @@ static inline uint64_t tensor_elements(const bs_tensor *t) {
 
 /* ---- a rank on the caller's thread ----------------------------------------------------------- */
 typedef struct grank {
+  bs_context *context;
   bs_world *world;
-  bs_rank *rank; /* between grank_enter and grank_leave */
+  bs_rank *rank;   /* between grank_enter and grank_leave; inside: always */
+  uint32_t inside; /* 1: the rank is that of a function which its world runs (bs_session_options.rank) */
   const bs_rank_api *api;
   uint32_t depth;
   uint32_t refs; /* of a core's rank: its session, and each weight that it packed; under the core's lock */
 } grank;
-/* A world of one rank. fallback 1: `ref` may serve what the backend lacks. BS_UNSUPPORTED: the backend's
- * memory is not the host's. */
+/* A world of one rank, or the rank of the options. fallback 1: `ref` may serve what the backend lacks.
+ * BS_UNSUPPORTED: the backend's memory is not the host's. */
 int32_t grank_open(bs_context *context, const bs_session_options *options, int fallback, grank *out_rank,
                    bs_error *err);
 /* Around all that uses the rank, on the thread of the call; nests. leave returns rc, or what it finds itself.
@@ -102,6 +104,8 @@ typedef struct gstate {
 /* Sessions that share it run at the same time, each with its own rank: a run reads packed weights and
  * copies, and takes no lock. What is made, found, counted or freed here is so under `lock`: the arrays, the
  * reference counts of packed weights (core/op/plan.h), and the sums. */
+struct gmethod; /* graph/split/method.h */
+struct glayer;
 typedef struct gcore {
   pthread_mutex_t lock;
   uint32_t refs;                /* sessions */
@@ -114,8 +118,11 @@ typedef struct gcore {
   uint32_t n_weights, n_copies, n_states, cap_weights, cap_copies, cap_states;
   int64_t length; /* tokens in the cache */
   int64_t slots;  /* of the model */
-  uint64_t packed_bytes, state_bytes;
+  uint64_t packed_bytes, state_bytes, layers_again;
   double pack_s;
+  struct gmethod *method; /* NULL: no method splits products */
+  struct glayer **layers;
+  uint32_t n_layers, cap_layers;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
   void *progress_user;
 } gcore;
@@ -151,7 +158,9 @@ int32_t gstates_keep(const gcore *core, unsigned char **out_bytes, bs_error *err
 
 /* ---- a binding ------------------------------------------------------------------------------- */
 typedef struct gstep {
-  bs_plan *plan;
+  bs_plan *plan;        /* NULL of a layer */
+  struct glayer *layer; /* NULL: the step is no layer */
+  const char *method;   /* of a layer */
   bs_tensor **args;
   uint32_t nargs;
   uint32_t node; /* of the graph */
@@ -245,6 +254,8 @@ int32_t gflat_run(gbinding *binding, int profile, bs_error *err);
 /* Runs, and calls `each` after each step, when its outputs are complete. */
 int32_t gflat_watch(gbinding *binding, void (*each)(void *user, const gbinding *binding, const gstep *step),
                     void *user, bs_error *err);
+/* Runs the op or the layer of a step, on the rank. */
+int32_t gstep_run(const gstep *step, bs_error *err);
 /* check.c: the terms of the longest sum of a step. */
 double gstep_terms(const gbinding *binding, const gstep *step);
 #endif

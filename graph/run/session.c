@@ -12,9 +12,15 @@
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "graph/run/args.h"
+#include "graph/split/front.h"
+#include "graph/split/method.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
+}
+
+bs_session *gsession_lead(const bs_session *s) {
+  return s != NULL && s->front != NULL ? gfront_lead(s->front) : (bs_session *)(uintptr_t)s;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -27,8 +33,9 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
                         "sessions of different models share nothing");
   const int32_t rc =
       gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
-  if (rc == BS_OK && o->share == NULL) s->core->slots = s->graph->model->slots;
-  return rc;
+  if (rc != BS_OK || o->share != NULL) return rc;
+  s->core->slots = s->graph->model->slots;
+  return gmethod_make(s->context, o, bs_world_size(s->rank->world), &s->core->method, err);
 }
 
 /* Who decides how products with quantised weights take X. */
@@ -61,6 +68,11 @@ static int32_t check_options(const bs_session_options *o, bs_error *err) {
     rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BITS",
                       "tokenwise is %u, and enum bs_session_bits ends at %d", o->tokenwise, BS_BITS_TOKENS);
   if (rc == BS_OK) rc = gargs_list(function, "passes_off", o->passes_off, o->n_passes_off, err);
+  if (rc == BS_OK) rc = gargs_list(function, "method_keys", o->method_keys, o->n_method_options, err);
+  if (rc == BS_OK) rc = gargs_list(function, "method_values", o->method_values, o->n_method_options, err);
+  if (rc == BS_OK && o->method != NULL && o->world == NULL && o->rank == NULL)
+    rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WORLD",
+                      "method %.60s splits products over ranks, and no world or rank is given", o->method);
   return rc == BS_OK ? gargs_list(function, "choices", o->choices, o->n_choices, err) : rc;
 }
 
@@ -81,6 +93,16 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
   if (s == NULL) return no_memory(err);
   s->context = context;
   s->graph = model;
+  if (o.world != NULL) {
+    rc = gfront_open(context, model, &o, &s->front, err);
+    if (rc != BS_OK) {
+      free(s);
+      return rc;
+    }
+    model->has_session = 1;
+    *out_session = s;
+    return BS_OK;
+  }
   s->f64 = o.f64;
   s->profile = o.profile;
   s->tokenwise = o.tokenwise;
@@ -107,6 +129,11 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
 
 BS_API void bs_session_close(bs_session *s) {
   if (s == NULL) return;
+  if (s->front != NULL) {
+    gfront_close(s->front);
+    free(s);
+    return;
+  }
   for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) gsession_drop(s, s->bindings[i]);
   gcore_close(s->core, s->rank);
   free(s->bindings);
@@ -118,6 +145,7 @@ BS_API void bs_session_close(bs_session *s) {
 /* ---- ports ----------------------------------------------------------------------------------- */
 
 BS_API uint32_t bs_session_port_count(const bs_session *s) {
+  s = gsession_lead(s);
   return s == NULL ? 0 : s->graph->model->n_inputs + s->graph->model->n_outputs;
 }
 
@@ -142,6 +170,7 @@ static int32_t check_port(const bs_session *s, uint32_t port, bs_error *err) {
 
 BS_API int32_t bs_session_port(const bs_session *s, uint32_t port, const char **out_name,
                                bs_tensor_desc *out_desc, bs_error *err) {
+  s = gsession_lead(s);
   const int32_t rc = check_port(s, port, err);
   if (rc != BS_OK) return rc;
   const gvalue *v = &s->bound->g->values[gsession_value(s, port)];
@@ -154,6 +183,7 @@ BS_API int32_t bs_session_port(const bs_session *s, uint32_t port, const char **
 }
 
 BS_API int32_t bs_session_find(const bs_session *s, const char *name, uint32_t *out_port, bs_error *err) {
+  s = gsession_lead(s);
   if (s == NULL || name == NULL || out_port == NULL)
     return gargs_null("bs_session_find", "session, name and out_port", err);
   const uint32_t n = bs_session_port_count(s);
@@ -190,6 +220,7 @@ static int32_t port_differs(const bs_session *s, uint32_t port, const bs_tensor 
 
 BS_API int32_t bs_session_set(bs_session *s, uint32_t port, const bs_tensor *t, bs_error *err) {
   if (s == NULL || t == NULL) return gargs_null("bs_session_set", "session and tensor", err);
+  if (s->front != NULL) return gfront_set(s->front, port, t, err);
   int32_t rc = gargs_size("bs_session_set", "bs_tensor", t->struct_size, err);
   if (rc == BS_OK) rc = check_port(s, port, err);
   if (rc != BS_OK) return rc;
@@ -211,6 +242,7 @@ BS_API int32_t bs_session_set(bs_session *s, uint32_t port, const bs_tensor *t, 
 }
 
 BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out_tensor, bs_error *err) {
+  s = gsession_lead(s);
   if (out_tensor == NULL) return gargs_null("bs_session_get", "session and out_tensor", err);
   int32_t rc = check_port(s, port, err);
   if (rc != BS_OK) return rc;
@@ -225,6 +257,7 @@ BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 BS_API uint64_t bs_session_workspace(const bs_session *s) {
+  s = gsession_lead(s);
   return s == NULL ? 0 : s->bound->arena_bytes;
 }
 
@@ -239,6 +272,9 @@ void gsession_place(bs_session *s, void *memory) {
 
 BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t bytes, bs_error *err) {
   if (s == NULL) return gargs_null("bs_session_use_workspace", "session", err);
+  if (s->front != NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-WORLD",
+                        "a session over a world has memory for intermediate values on each rank");
   if (((uintptr_t)memory & 63u) != 0 || bytes < s->bound->arena_bytes || (memory == NULL && bytes > 0))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WORKSPACE",
                         "a workspace of %llu bytes at %p: %llu bytes are needed, aligned to 64",
@@ -330,6 +366,7 @@ static int32_t run_once(bs_session *s, bs_error *err) {
 
 BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
   if (s == NULL) return gargs_null("bs_session_run", "session", err);
+  if (s->front != NULL) return gfront_run(s->front, err);
   const double began = s->stats.runs == 0 ? bs_clock_s() : 0;
   int32_t rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
@@ -340,14 +377,17 @@ BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
 }
 
 BS_API int64_t bs_session_cache_length(const bs_session *s) {
+  s = gsession_lead(s);
   return s == NULL ? 0 : s->core->length;
 }
 BS_API int64_t bs_session_cache_limit(const bs_session *s) {
+  s = gsession_lead(s);
   return s == NULL ? 0 : s->graph->model->cache_tokens;
 }
 
 BS_API int32_t bs_session_cache(bs_session *s, int64_t length, bs_error *err) {
   if (s == NULL) return gargs_null("bs_session_cache", "session", err);
+  if (s->front != NULL) return gfront_cache(s->front, length, err);
   if (s->graph->model->cache_tokens == 0)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-CACHE", "the model has no key-value cache");
   if (length < 0 || length > s->core->length)
@@ -369,12 +409,14 @@ static int32_t has_slot(const bs_session *s, const char *function, int64_t slot,
 }
 
 BS_API int32_t bs_session_slot(bs_session *s, int64_t first, bs_error *err) {
+  if (s != NULL && s->front != NULL) return gfront_slot(s->front, first, err);
   const int32_t rc = has_slot(s, "bs_session_slot", first, err);
   if (rc == BS_OK) s->slot = first;
   return rc;
 }
 
 BS_API int32_t bs_session_slot_copy(bs_session *s, int64_t from, int64_t to, int64_t tokens, bs_error *err) {
+  if (s != NULL && s->front != NULL) return gfront_slot_copy(s->front, from, to, tokens, err);
   int32_t rc = has_slot(s, "bs_session_slot_copy", from, err);
   if (rc == BS_OK) rc = has_slot(s, "bs_session_slot_copy", to, err);
   if (rc == BS_OK && (tokens < 0 || tokens > s->graph->model->cache_tokens))
@@ -387,7 +429,21 @@ BS_API int32_t bs_session_slot_copy(bs_session *s, int64_t from, int64_t to, int
   return BS_OK;
 }
 
+static void count_layer(const gbinding *b, const gstep *step, bs_session_stats *io) {
+  if (b->core->method == NULL || !graph_is_product(b->g->nodes[step->node].op)) return;
+  if (step->layer == NULL) {
+    io->layers_whole++;
+    return;
+  }
+  io->layers++;
+  bs_proposal proposal;
+  if (glayer_propose(b, step, &proposal, NULL) != BS_OK) return;
+  io->collectives += proposal.n_collectives;
+  for (uint32_t i = 0; i < proposal.n_collectives; i++) io->payload_bytes += proposal.coll_payload[i];
+}
+
 BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_stats, bs_error *err) {
+  s = gsession_lead(s);
   if (s == NULL || out_stats == NULL) return gargs_null("bs_session_stats_get", "session and out_stats", err);
   if (gargs_size("bs_session_stats_get", "bs_session_stats", out_stats->struct_size, err) != BS_OK)
     return BS_INVALID_ARGUMENT;
@@ -401,10 +457,15 @@ BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_s
   t.packed_bytes = s->core->packed_bytes;
   t.state_bytes = s->core->state_bytes;
   t.pack_s = s->core->pack_s;
+  t.layers_again = s->core->layers_again;
   pthread_mutex_unlock(&s->core->lock);
   t.scratch_bytes = grank_scratch(s->rank);
   t.constant_bytes = b->constant_bytes;
-  for (uint32_t i = 0; i < b->n_steps; i++) t.fallback_nodes += (uint64_t)gstep_falls_back(&b->steps[i]);
+  t.ranks = s->rank->inside ? bs_world_size(s->rank->world) : 1;
+  for (uint32_t i = 0; i < b->n_steps; i++) {
+    t.fallback_nodes += (uint64_t)gstep_falls_back(&b->steps[i]);
+    count_layer(b, &b->steps[i], &t);
+  }
   memcpy(out_stats, &t, t.struct_size < sizeof t ? t.struct_size : sizeof t);
   return BS_OK;
 }

@@ -22,7 +22,10 @@ typedef struct gsession_refused {
 /* Texts of the last bs_verify_report. */
 enum { GVERIFIED_OFF = 0, GVERIFIED_NODE = 1, GVERIFIED_SERVES = 2, GVERIFIED_COUNT = 3 };
 
+typedef struct gfront gfront; /* graph/split/front.h */
+
 struct bs_session {
+  gfront *front; /* of a session over a world, which has nothing else; NULL: a session of one rank */
   bs_context *context;
   bs_graph *graph;
   gcore *core;     /* with the sessions that it shares with */
@@ -62,6 +65,8 @@ void gmisses_free(gmisses *misses);
 /* Lowers the model again for the bound sizes, and runs the session's passes over it. */
 int32_t gsession_misses(bs_session *session, gmisses *out_misses, bs_error *err);
 
+/* The member of rank 0 of a session over a world; any other session itself. */
+bs_session *gsession_lead(const bs_session *session);
 /* bind.c: frees a binding. */
 void gsession_drop(bs_session *session, gbinding *binding);
 /* Checks a bound plan that serves a range of sizes: its graph must be that of a plan for these sizes alone.

@@ -18,8 +18,8 @@ static int64_t row_bytes(const bs_tensor *data) {
 void gtable_find(const gbinding *b, gstep *s) {
   const gnode *n = &b->g->nodes[s->node];
   s->file = -1;
-  if (b->g->file_of == NULL || n->op != GOP_TAKE || n->attrs[0] != BS_INDEX_ROWS || n->attrs[1] != 0 ||
-      strcmp(s->plan->impl->backend, "cpu") != 0)
+  if (s->layer != NULL || b->g->file_of == NULL || n->op != GOP_TAKE || n->attrs[0] != BS_INDEX_ROWS ||
+      n->attrs[1] != 0 || strcmp(s->plan->impl->backend, "cpu") != 0)
     return;
   const gvalue *data = &b->g->values[n->in[0]], *index = &b->g->values[n->in[1]];
   const uint64_t bytes = graph_bytes(data);

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "graph/run/args.h"
 #include "graph/run/session.h"
+#include "graph/split/front.h"
 
 typedef struct tracing {
   void (*each)(void *user, const bs_node_trace *row);
@@ -49,6 +50,7 @@ BS_API int32_t bs_session_trace(bs_session *s, void (*each)(void *user, const bs
                                 bs_error *err) {
   tracing t = {each, user};
   if (s == NULL || each == NULL) return gargs_null("bs_session_trace", "session and each", err);
+  if (s->front != NULL) return gfront_trace(s->front, each, user, err);
   int32_t rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
   rc = trace_once(s, &t, err);

@@ -55,8 +55,16 @@ static int32_t open_written(const bs_session *s, uint32_t f64, bs_session **out,
 }
 
 int32_t gverify_beside(gverify *v, uint32_t off, bs_session **out, bs_error *err) {
+  static const char *const x[] = {NULL, "float", "x8"};
   const char *names[GPASS_MAX];
   bs_session_options o = {.share = v->s, .passes_off = names, .f64 = v->s->f64};
+  if (v->s->rank->inside) /* of one rank: the others do not compare */
+    o = (bs_session_options){.threads = 1,
+                             .backend = v->s->core->backend,
+                             .passes_off = names,
+                             .weights = v->s->weights,
+                             .activations = x[v->s->x_bytes],
+                             .tokenwise = v->s->tokenwise};
   for (uint32_t i = 0; i < GPASS_MAX && gpass_get(i) != NULL; i++)
     if (off >> i & 1u) names[o.n_passes_off++] = gpass_get(i)->name;
   return open_beside(v->s, o, out, err);
@@ -391,7 +399,7 @@ int32_t gverify_run(gverify *v, bs_verify_report *out_report, bs_error *err) {
   v->before = v->after = NULL;
   v->length = v->s->core->length;
   int32_t rc = gstates_keep(v->s->core, &v->before, err);
-  if (rc == BS_OK) rc = bs_session_run(v->s, err);
+  if (rc == BS_OK) rc = bs_session_run(v->asked, err);
   if (rc == BS_OK) rc = gstates_keep(v->s->core, &v->after, err);
   if (rc != BS_OK) return rc;
   const int64_t length = v->s->core->length;
@@ -406,7 +414,8 @@ int32_t gverify_run(gverify *v, bs_verify_report *out_report, bs_error *err) {
 int32_t gverify_open(bs_session *s, gverify **out_verify, bs_error *err) {
   gverify *v = calloc(1, sizeof *v);
   if (v == NULL) return no_memory(err);
-  v->s = s;
+  v->asked = s;
+  s = v->s = gsession_lead(s);
   v->n_outputs = s->bound->g->n_outputs;
   v->outputs = calloc(v->n_outputs + 1u, sizeof *v->outputs);
   v->inputs = calloc(s->bound->g->n_inputs + 1u, sizeof *v->inputs);

@@ -58,7 +58,8 @@ typedef struct gverify {
   bs_session *plain;          /* on the backend, without a pass; NULL: not needed so far */
   goutput *outputs;
   uint32_t n_outputs;
-  double **inputs; /* of `wide`, of each port; NULL: as the planned session has it */
+  double **inputs;   /* of `wide`, of each port; NULL: as the planned session has it */
+  bs_session *asked; /* what was asked for: `s`, or the session over a world of which `s` is the lead */
   gjudging judging;
   int64_t length;        /* of the cache before the run */
   unsigned char *before; /* the states then, and after the planned run */

@@ -11,6 +11,7 @@
 #include "core/op/quant.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
+#include "graph/run/weights.h"
 
 /* The state of a bs_source: element (row, col) of a part lies at data + (row row_stride + col col_stride) of
  * `dtype`. */
@@ -111,8 +112,8 @@ static void read_part(const strided *s, int64_t row, int64_t nrows, const bs_par
   drop_behind(s, row, nrows);
 }
 
-static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                         void *out, int64_t out_stride, bs_error *err) {
+int32_t gweight_read(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                     void *out, int64_t out_stride, bs_error *err) {
   const gweight *w = ctx;
   if (row < 0 || nrows < 0 || nrows > w->rows - row)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WEIGHT", "rows %lld.. of a weight of %lld rows",
@@ -146,7 +147,7 @@ static uint64_t hash_of(const unsigned char *data, uint64_t bytes, uint64_t offs
   return hash | 1u;
 }
 
-static gpart part_of(const graph *g, uint32_t value) {
+static gpart gweight_part(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
   const uint64_t offset = (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype);
@@ -158,7 +159,7 @@ static gpart part_of(const graph *g, uint32_t value) {
                  .hash = graph_owns(g, root->data) ? hash_of(root->data, graph_bytes(root), offset) : 0};
 }
 
-static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
+gweight gweight_key(const graph *g, const gnode *node, const gquery *q) {
   const gvalue *w = &g->values[node->weight];
   const gquant *quant = graph_quant(g, node->weight);
   if (quant != NULL) {
@@ -175,9 +176,9 @@ static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
   if (w->flags & GV_JOINED) {
     const gjoin *join = w->data;
     key.n_parts = join->n;
-    for (uint32_t i = 0; i < join->n; i++) key.parts[i] = part_of(g, join->parts[i]);
+    for (uint32_t i = 0; i < join->n; i++) key.parts[i] = gweight_part(g, join->parts[i]);
   } else {
-    key.parts[0] = part_of(g, node->weight);
+    key.parts[0] = gweight_part(g, node->weight);
   }
   return key;
 }
@@ -192,7 +193,22 @@ static int same_parts(const gweight *a, const gweight *b) {
   return 1;
 }
 
-static int same_weight(const gweight *a, const gweight *b) {
+gweight gweight_row(const graph *g, uint32_t value) {
+  const gvalue *v = &g->values[value];
+  const gvalue *root = &g->values[v->base];
+  const uint64_t offset = (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype);
+  const int64_t count = v->dims[v->rank - 1], stride = v->strides[v->rank - 1];
+  gweight row = {.rows = 1, .cols = count, .n_parts = 1, .dtype = v->dtype};
+  row.parts[0] =
+      (gpart){.data = (const unsigned char *)root->data + offset,
+              .rows = 1,
+              .row_stride = count,
+              .col_stride = stride,
+              .hash = graph_owns(g, root->data) ? hash_of(root->data, graph_bytes(root), offset) : 0};
+  return row;
+}
+
+int gweight_same(const gweight *a, const gweight *b) {
   if (a->form.struct_size != b->form.struct_size ||
       (a->form.struct_size > 0 && !bs_quant_same_form(&a->form, &b->form)))
     return 0;
@@ -202,7 +218,7 @@ static int same_weight(const gweight *a, const gweight *b) {
 }
 
 /* The elements of a weight's parts are there to be read. */
-static int32_t ask_weight(const graph *g, uint32_t weight, bs_error *err) {
+int32_t gweight_ask(const graph *g, uint32_t weight, bs_error *err) {
   const gvalue *w = &g->values[weight];
   if (!(w->flags & GV_JOINED)) return graph_ask(g, weight, err);
   const gjoin *join = w->data;
@@ -265,7 +281,7 @@ static int32_t pack_mapped(grank *rank, const gquery *q, const gquant *quant, bs
 }
 
 /* Gives back the pages of what was packed. */
-static void drop_all(const gweight *key, const gquant *quant) {
+void gweight_drop(const gweight *key, const gquant *quant) {
   for (uint32_t i = 0; quant != NULL && i < quant->n_keys; i++)
     gdrop_mapped(quant->places[i].data, quant->places[i].bytes);
   for (uint32_t i = 0; i < key->n_parts && quant == NULL; i++) {
@@ -284,20 +300,20 @@ static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, g
                             .rows = key->rows,
                             .cols = key->cols,
                             .ctx = key,
-                            .read = read_rows};
+                            .read = gweight_read};
   const double began = bs_clock_s();
   const gquant *quant = graph_quant(g, weight);
   const uint64_t bytes = quant != NULL
                              ? bs_quant_bytes(&quant->quant)
                              : (uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype);
-  int32_t rc = quant != NULL ? BS_OK : ask_weight(g, weight, err);
+  int32_t rc = quant != NULL ? BS_OK : gweight_ask(g, weight, err);
   if (rc == BS_OK) rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the packed weights of the model", err);
   if (rc == BS_OK)
     rc = quant != NULL ? pack_mapped(rank, q, quant, &key->packed, err)
                        : rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += bs_clock_s() - began;
-  drop_all(key, quant);
+  gweight_drop(key, quant);
   core->packed_bytes += rank->api->packed_bytes(key->packed);
   key->rank = rank;
   rank->refs++;
@@ -307,9 +323,9 @@ static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, g
 
 int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *node, const gquery *q,
                       bs_plan **out_plan, bs_error *err) {
-  gweight key = key_of(g, node, q);
+  gweight key = gweight_key(g, node, q);
   for (uint32_t i = 0; i < core->n_weights; i++) {
-    if (!same_weight(&core->weights[i], &key)) continue;
+    if (!gweight_same(&core->weights[i], &key)) continue;
     const int32_t rc = rank->api->op_prepare(rank->rank, &q->query, core->weights[i].packed, out_plan, err);
     if (rc != BS_UNSUPPORTED) return rc;
     bs_error_clear(err);

@@ -243,6 +243,25 @@ typedef struct bs_session_options {
    * sizes (up to 4, 8, .. 512, then multiples of 512; 1 and 2 alone) where the model allows it, with memory
    * for the largest. */
   uint32_t exact;
+  /* Since 0.15. The session runs on all ranks of this world (share/doc/blockshock/split.md): each call below
+   * runs every rank once, so the world runs nothing else meanwhile. Inputs are the caller's memory for all
+   * ranks; outputs are those of rank 0. Backend, threads, `bind`, choices and fallback are the world's: they
+   * must be zero here. The world outlives the session. NULL: one rank. */
+  bs_world *world;
+  /* Since 0.15. For a function that a world runs on each rank: the session is that of this rank. Every rank
+   * opens one of the same model with the same options, and makes the same calls. The session is used and
+   * closed while the world runs, on the rank's thread. NULL: none. */
+  bs_rank *rank;
+  /* Since 0.15, with `world` or `rank`. The method that splits products with constant weights over the ranks:
+   * each rank holds its part of these weights. A product that it does not take is computed whole on every
+   * rank. NULL: every rank computes everything. */
+  const char *method;
+  const char *const *method_keys; /* options of the method, as in bs_layer_spec */
+  const char *const *method_values;
+  const bs_mask *mask; /* NULL: the method's default; outlives the session */
+  int64_t tokens;      /* rows that layers are built for. More rows build them again. 0: of the first sizes */
+  uint32_t n_method_options;
+  uint32_t reserved;
 } bs_session_options;
 
 /* Lowers the model, runs the passes, packs the weights and plans the memory. options may be NULL.
@@ -363,6 +382,12 @@ typedef struct bs_node_info {
   uint64_t flops, bytes;
   uint64_t runs;  /* with `profile` */
   double seconds; /* with `profile`: of all runs */
+  /* Since 0.15, of a product that a method splits. flops, bytes: of the rank. */
+  const char *method;     /* "" otherwise */
+  const char *split;      /* how it is split, as the method says */
+  uint32_t n_collectives; /* of one run */
+  uint32_t reserved;
+  uint64_t payload_bytes; /* of these collectives, as in bs_proposal */
 } bs_node_info;
 BS_API uint32_t bs_session_node_count(const bs_session *session);
 BS_API int32_t bs_session_node(const bs_session *session, uint32_t index, bs_node_info *out_info,
@@ -383,6 +408,12 @@ typedef struct bs_session_stats {
   /* How many of plans_made were made again, for sizes whose plan had been dropped. One of the rest is the
    * first of the session; the others are for new sizes. */
   uint64_t plans_again;
+  /* Since 0.15. Products of the plan that a method splits, those that every rank computes whole, and layers
+   * that were built again for more rows; collectives of a run on one rank, and their payload. packed_bytes
+   * and state_bytes are those of rank 0. */
+  uint64_t layers, layers_whole, layers_again, collectives, payload_bytes;
+  uint32_t ranks; /* 1 without a world */
+  uint32_t reserved2;
 } bs_session_stats;
 BS_API int32_t bs_session_stats_get(const bs_session *session, bs_session_stats *out_stats, bs_error *err);
 

@@ -94,12 +94,13 @@ static int32_t interval_of(const bs_sampled_arm *arm, size_t n, double *out_low,
 
 int32_t bs_model_count_work(const bs_session *session, uint64_t *out_flops, uint64_t *out_bytes,
                             bs_error *err) {
-  int32_t rc = BS_OK;
+  bs_session_stats stats = {.struct_size = sizeof stats};
+  int32_t rc = bs_session_stats_get(session, &stats, err);
   *out_flops = *out_bytes = 0;
   for (uint32_t i = 0; rc == BS_OK && i < bs_session_node_count(session); i++) {
     bs_node_info node = {.struct_size = sizeof node};
     rc = bs_session_node(session, i, &node, err);
-    *out_flops += node.flops;
+    *out_flops += node.flops * (node.method[0] != '\0' ? stats.ranks : 1); /* of all ranks, as of rank 0 */
     *out_bytes += node.bytes;
   }
   return rc;
@@ -359,6 +360,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   bs_graph_info info = {.struct_size = sizeof info};
   json_t *nodes = NULL;
   bs_load before, after;
+  if (r.ranks != NULL) r.threads = r.ranks->n * (r.ranks->threads > 0 ? r.ranks->threads : 1);
   if (r.threads == 0) r.threads = bs_machine_cores();
   r.bind = asked->peer != NULL; /* on the cores that the peer has */
   benching b = {.context = context,

@@ -178,17 +178,11 @@ static int32_t start_session(bs_checking *c, const bs_dim *dims, uint32_t n_dims
   const bs_dim *pointers[BS_CHECK_PORTS];
   for (uint32_t i = 0; i < n_dims; i++) pointers[i] = &dims[i];
   if (c->model.session != NULL) return bs_session_bind(c->model.session, pointers, n_dims, err);
-  const bs_session_options options = {.struct_size = sizeof options,
-                                      .threads = c->request->threads,
-                                      .backend = c->request->backend,
-                                      .dims = pointers,
-                                      .n_dims = n_dims,
-                                      .passes_off = c->model.passes_off,
-                                      .n_passes_off = (uint32_t)c->model.n_passes_off,
-                                      .weights = c->request->weights,
-                                      .activations = c->request->activations,
-                                      .progress = c->request->progress,
-                                      .progress_user = c->request->progress_user};
+  const int32_t rc = bs_model_world(c->context, c->request, &c->model, err);
+  if (rc != BS_OK) return rc;
+  bs_session_options options = bs_model_session_options(c->request, &c->model);
+  options.dims = pointers;
+  options.n_dims = n_dims;
   return bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);
 }
 

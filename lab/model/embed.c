@@ -250,19 +250,9 @@ static int32_t find_output(embedding *e, bs_error *err) {
 static int32_t open_session(bs_context *context, embedding *e, const bs_dim *const *dims, uint32_t n,
                             bs_error *err) {
   const bs_model_request *r = e->request;
-  const bs_session_options options = {.struct_size = sizeof options,
-                                      .threads = r->threads,
-                                      .backend = r->backend,
-                                      .dims = dims,
-                                      .n_dims = n,
-                                      .passes_off = e->model.passes_off,
-                                      .n_passes_off = (uint32_t)e->model.n_passes_off,
-                                      .weights = r->weights,
-                                      .activations = r->activations,
-                                      .choices = r->choices.words,
-                                      .n_choices = (uint32_t)r->choices.n,
-                                      .progress = r->progress,
-                                      .progress_user = r->progress_user};
+  bs_session_options options = bs_model_session_options(r, &e->model);
+  options.dims = dims;
+  options.n_dims = n;
   const int32_t rc = bs_session_open(context, e->model.graph, &options, &e->session, err);
   return rc == BS_OK ? find_output(e, err) : rc;
 }

@@ -198,19 +198,9 @@ static int32_t generate_all(generating *g, bs_error *err) {
 int32_t bs_model_generate_many(bs_context *context, const bs_model_request *request, bs_model *model,
                                const bs_model_prompts *prompts, bs_generator_stats *out_stats,
                                bs_error *err) {
-  const bs_session_options session = {.struct_size = sizeof session,
-                                      .threads = request->threads,
-                                      .backend = request->backend,
-                                      .passes_off = model->passes_off,
-                                      .n_passes_off = (uint32_t)model->n_passes_off,
-                                      .weights = request->weights,
-                                      .activations = request->activations,
-                                      .exact = request->exact,
-                                      .tokenwise = request->tokenwise,
-                                      .choices = request->choices.words,
-                                      .n_choices = (uint32_t)request->choices.n,
-                                      .progress = request->progress,
-                                      .progress_user = request->progress_user};
+  const int32_t made = bs_model_world(context, request, model, err);
+  if (made != BS_OK) return made;
+  const bs_session_options session = bs_model_session_options(request, model);
   const bs_generator_options options = {
       .struct_size = sizeof options, .session = &session, .stop = stop_asked};
   bs_graph_info info = {.struct_size = sizeof info};

@@ -14,6 +14,16 @@ typedef struct bs_model_words {
   size_t n;
 } bs_model_words;
 
+/* A model over many ranks: the words of --method, -P, --threads, --comm, --mask and method.KEY. */
+typedef struct bs_model_ranks {
+  uint32_t n;                  /* ranks */
+  uint32_t threads;            /* of each; 0: cores / ranks */
+  const char *method, *comm;   /* comm NULL: threads */
+  const char **keys, **values; /* n_options: of the method */
+  uint32_t n_options, has_mask;
+  bs_mask mask;
+} bs_model_ranks;
+
 typedef struct bs_model_request {
   const char *path;         /* or builtin:NAME (builtin.h), or a folder with vectors.txt (vectors.h) */
   const char *backend;      /* NULL: cpu */
@@ -33,8 +43,9 @@ typedef struct bs_model_request {
   uint32_t threads; /* 0: all processors that the process may use */
   uint32_t seed;    /* of made inputs */
   uint32_t profile;
-  uint32_t bind;             /* the threads stay on their cores */
-  uint32_t exact, tokenwise; /* as bs_session_options */
+  uint32_t bind;               /* the threads stay on their cores */
+  uint32_t exact, tokenwise;   /* as bs_session_options */
+  const bs_model_ranks *ranks; /* NULL: one */
   /* Receives progress of slow work: reading, the steps of bs_session_options.progress, a check's nodes. May
    * be NULL. */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
@@ -49,6 +60,7 @@ struct bs_model_domain; /* inputs.h */
 typedef struct bs_model {
   bs_graph *graph;
   bs_session *session;
+  bs_world *world;    /* of the session; NULL: one rank */
   const char **names; /* of inputs; n_inputs */
   bs_npy *files;      /* of inputs; n_inputs */
   size_t n_inputs;
@@ -78,6 +90,10 @@ int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_
  * must outlive it; NULL: the session makes its own. */
 int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
                               bs_session *share, bs_error *err);
+/* What the request says of a session of the model, whose world is made. */
+bs_session_options bs_model_session_options(const bs_model_request *request, const bs_model *model);
+/* Makes model->world where the request has ranks; bs_model_start calls it. */
+int32_t bs_model_world(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
 int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err);
 void bs_model_close(bs_model *model);

@@ -421,24 +421,12 @@ enum { MADE_BATCH = 2, MADE_SIZE = 32 };
 
 static int32_t open_session(bs_context *context, const bs_model_request *request, bs_model *model,
                             const char *const *choices, size_t n_choices, bs_session *share, bs_error *err) {
-  const bs_session_options options = {.struct_size = sizeof options,
-                                      .threads = request->threads,
-                                      .bind = request->bind,
-                                      .backend = request->backend,
-                                      .dims = model->dim_pointers,
-                                      .n_dims = (uint32_t)model->n_dims,
-                                      .passes_off = model->passes_off,
-                                      .n_passes_off = (uint32_t)model->n_passes_off,
-                                      .choices = choices,
-                                      .n_choices = (uint32_t)n_choices,
-                                      .profile = request->profile,
-                                      .share = share,
-                                      .weights = request->weights,
-                                      .activations = request->activations,
-                                      .exact = request->exact,
-                                      .tokenwise = request->tokenwise,
-                                      .progress = request->progress,
-                                      .progress_user = request->progress_user};
+  bs_session_options options = bs_model_session_options(request, model);
+  options.share = share;
+  if (model->world == NULL) {
+    options.choices = choices;
+    options.n_choices = (uint32_t)n_choices;
+  }
   int32_t rc = bs_session_open(context, model->graph, &options, &model->session, err);
   if (rc == BS_CONFIG && err != NULL && strcmp(err->id, "BS-QUANT-SCHEME") == 0) rc = err->code = BS_USAGE;
   return rc;
@@ -480,8 +468,10 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
   bs_model_tuned tuned;
   int32_t rc = bs_stop_check(err);
   if (rc == BS_OK) rc = bs_model_size_dims(request, model, MADE_BATCH, MADE_SIZE, err);
+  if (rc == BS_OK) rc = bs_model_world(context, request, model, err);
   if (rc != BS_OK) return rc;
-  if (share != NULL || request->tuning == NULL) /* a shared session has the choices of the other */
+  if (share != NULL || request->tuning == NULL ||
+      model->world != NULL) /* a shared session has the choices of the other */
     return open_session(context, request, model, request->choices.words, request->choices.n, share, err);
   rc = bs_model_tuned_open(context, request, &tuned, err);
   if (rc == BS_OK) rc = open_tuned(context, request, model, &tuned, err);
@@ -491,6 +481,7 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
 
 void bs_model_close(bs_model *model) {
   bs_session_close(model->session);
+  bs_world_destroy(model->world);
   bs_model_free_made(model);
   bs_graph_close(model->graph);
   for (size_t i = 0; i < model->n_inputs; i++) bs_npy_close(&model->files[i]);

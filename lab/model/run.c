@@ -125,7 +125,13 @@ json_t *bs_model_stats(const bs_session *session) {
                 {"scratch_bytes", s.scratch_bytes},
                 {"packed_bytes", s.packed_bytes},
                 {"constant_bytes", s.constant_bytes},
-                {"state_bytes", s.state_bytes}};
+                {"state_bytes", s.state_bytes},
+                {"ranks", s.ranks},
+                {"layers", s.layers},
+                {"layers_whole", s.layers_whole},
+                {"layers_again", s.layers_again},
+                {"collectives", s.collectives},
+                {"payload_bytes", s.payload_bytes}};
   const struct {
     const char *name;
     double value;

@@ -362,11 +362,11 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
   const char *off[GPASS_MAX];
   const bs_dim dim = {.struct_size = sizeof dim,
                       .name = m->n_symbols > 0 ? m->symbols[0] : "",
-                      .size = m->n_symbols > 0 ? v->session->bound->sizes[0] : 0};
+                      .size = m->n_symbols > 0 ? gsession_lead(v->session)->bound->sizes[0] : 0};
   const bs_dim *const dims[] = {&dim};
   bs_session_options o = {.struct_size = sizeof o,
                           .threads = v->request->threads,
-                          .backend = v->session->core->backend,
+                          .backend = gsession_lead(v->session)->core->backend,
                           .dims = dims,
                           .n_dims = m->n_symbols > 0,
                           .passes_off = off,
@@ -375,7 +375,7 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
                           .choices = v->request->choices.words,
                           .n_choices = (uint32_t)v->request->choices.n};
   for (uint32_t i = 0; i < GPASS_MAX && bs_graph_pass_name(i) != NULL; i++)
-    if (v->session->passes_off >> i & 1u) off[o.n_passes_off++] = bs_graph_pass_name(i);
+    if (gsession_lead(v->session)->passes_off >> i & 1u) off[o.n_passes_off++] = bs_graph_pass_name(i);
   int32_t rc = bs_graph_open(v->session->context, m->path, &of, &v->part, err);
   return rc == BS_OK ? bs_session_open(v->session->context, v->part, &o, &v->of_part, err) : rc;
 }
@@ -419,7 +419,7 @@ static int32_t put_back(const verifying *v, bs_error *err) {
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
 static int32_t begin(verifying *v, int which, bs_error *err) {
-  bs_session *s = v->session;
+  bs_session *s = gsession_lead(v->session);
   const uint32_t n = s->graph->model->n_symbols;
   v->n_inputs = s->bound->g->n_inputs;
   v->given = calloc(v->n_inputs + 1u, sizeof *v->given);

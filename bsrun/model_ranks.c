@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * model_ranks.c - the words of a model over many ranks: --method, -P, --comm, --mask and method.KEY. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/model.h"
+#include "bsrun/opening.h"
+#include "core/base/error.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+#include "lab/config/short_names.h"
+#include "lab/cores.h"
+
+static const char *value_of(const args *a, const char *name) {
+  for (size_t i = 0; i < a->n_options; i++)
+    if (strcmp(args_name(&a->options[i]), name) == 0) return args_value(a, name);
+  return NULL;
+}
+
+static int32_t read_mask(const args *a, bs_model_ranks *out, bs_error *err) {
+  const char *name = value_of(a, "mask");
+  if (name == NULL) return BS_OK;
+  out->has_mask = 1;
+  const int32_t rc = bs_mask_parse(bs_full_name("mask.name", name), NULL, NULL, &out->mask, err);
+  return rc == BS_CONFIG && err != NULL ? (err->code = BS_USAGE) : rc;
+}
+
+/* The settings method.KEY of the method's options. */
+static int32_t read_options(const args *a, const bs_method *method, bs_model_ranks *out, bs_error *err) {
+  bs_node *config = NULL;
+  bs_notes notes = {0};
+  int32_t rc = bsrun_base_config(a, &config, err);
+  if (rc == BS_OK)
+    rc = bs_options_collect(config, "method", method->option_docs, 0, NULL, &notes, &out->n_options,
+                            &out->keys, &out->values, err);
+  bs_notes_free(&notes);
+  bs_config_free(config);
+  return rc;
+}
+
+/* As for a layer: the number that was given, or the method's usual one. */
+static int32_t read_size(const args *a, const bs_method *method, bs_model_ranks *out, bs_error *err) {
+  const uint32_t usual = method->default_world != 0 ? method->default_world : 2;
+  int64_t ranks = usual;
+  const int32_t rc = args_integer(a, "world-size", 1, INT32_MAX, usual, &ranks, err);
+  out->n = (uint32_t)ranks;
+  return rc;
+}
+
+static int32_t refuse_ranks(const args *a, bs_error *err) {
+  static const char *const need[] = {"world-size", "comm", "mask"};
+  for (size_t i = 0; i < sizeof need / sizeof need[0]; i++) {
+    if (value_of(a, need[i]) == NULL) continue;
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s is of a model over ranks, and no --method is given",
+                 need[i]);
+    bs_error_hint(err, "for example --method row_parallel -P 2");
+    return BS_USAGE;
+  }
+  return BS_OK;
+}
+
+int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io,
+                         bs_error *err) {
+  bs_model_ranks *out = &io->ranks;
+  const bs_method *method = NULL;
+  void *state = NULL;
+  out->method = value_of(a, "method");
+  if (out->method == NULL) return refuse_ranks(a, err);
+  out->comm = value_of(a, "comm");
+  out->threads = (uint32_t)threads;
+  int32_t rc = bs_find_method(context, out->method, &method, &state, err);
+  if (rc == BS_OK) rc = read_size(a, method, out, err);
+  if (rc == BS_OK) rc = read_mask(a, out, err);
+  if (rc == BS_OK) rc = read_options(a, method, out, err);
+  if (rc != BS_OK) return rc;
+  io->request.ranks = out;
+  const uint32_t each = threads > 0 ? (uint32_t)threads : 1;
+  if ((uint64_t)out->n * each > bs_machine_cores()) {
+    bs_notes notes = {0};
+    bs_note_crowd(out->n, each, &notes);
+    for (size_t i = 0; i < notes.count; i++) bsrun_note(io->quiet, notes.items[i]);
+    bs_notes_free(&notes);
+  }
+  return BS_OK;
+}
+
+void model_ranks_free(bs_model_ranks *ranks) {
+  bs_options_free(ranks->n_options, ranks->keys, ranks->values);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ * front.c - a session over a world. It has a member on each rank of this process, and each call that computes
+ * is one run of the world. A member's error that all ranks meet alike, before they wait for one another,
+ * leaves the world as it was; any other one ends it. */
+#include "graph/split/front.h"
+
+#include <stdlib.h>
+
+#include "core/base/error.h"
+
+struct gfront {
+  bs_world *world;
+  uint32_t size, first; /* ranks of the world; the first of this process */
+  bs_session **members; /* of each rank; NULL: of another process, or not open */
+  int32_t *codes;       /* of the newest call */
+  bs_error *errors;
+};
+
+/* A call on the member of a rank. */
+typedef int32_t (*member_call)(gfront *front, uint32_t rank, void *arg, bs_error *err);
+typedef struct calling {
+  gfront *front;
+  member_call call;
+  void *arg;
+} calling;
+
+/* Errors of what was asked or given, which are the same on all ranks. */
+static int is_common(int32_t code) {
+  static const int32_t codes[] = {BS_UNSUPPORTED, BS_CONFIG, BS_INVALID_ARGUMENT, BS_OVERFLOW,
+                                  BS_INPUT,       BS_USAGE,  BS_NUMERIC,          BS_NOT_FOUND};
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+    if (codes[i] == code) return 1;
+  return 0;
+}
+
+static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
+  const calling *c = arg;
+  gfront *f = c->front;
+  const uint32_t index = bs_rank_get_api()->rank(rank);
+  bs_error *mine = &f->errors[index];
+  *mine = (bs_error)BS_ERROR_INIT;
+  f->codes[index] = c->call(f, index, c->arg, mine);
+  if (f->codes[index] == BS_OK || is_common(f->codes[index])) return BS_OK;
+  if (err != NULL) *err = *mine;
+  return f->codes[index];
+}
+
+/* The call on every rank. The error is the first rank's that has one. */
+static int32_t run_all(gfront *f, member_call call, void *arg, bs_error *err) {
+  calling c = {.front = f, .call = call, .arg = arg};
+  for (uint32_t r = 0; r < f->size; r++) f->codes[r] = BS_OK;
+  const int32_t rc = bs_world_run(f->world, rank_main, &c, err);
+  if (rc != BS_OK) return rc;
+  for (uint32_t r = 0; r < f->size; r++) {
+    if (f->codes[r] == BS_OK) continue;
+    f->errors[r].rank = (int32_t)r;
+    if (err != NULL) *err = f->errors[r];
+    return f->codes[r];
+  }
+  return BS_OK;
+}
+
+bs_session *gfront_lead(const gfront *f) {
+  return f->members[f->first];
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+typedef struct opening {
+  bs_context *context;
+  bs_graph *graph;
+  const bs_session_options *options;
+} opening;
+
+static int32_t open_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
+  const opening *o = arg;
+  bs_session_options mine = *o->options;
+  mine.world = NULL;
+  mine.rank = bs_world_rank(f->world, rank);
+  if (rank != f->first) mine.progress = NULL;
+  if (mine.share != NULL) mine.share = mine.share->front->members[rank];
+  return bs_session_open(o->context, o->graph, &mine, &f->members[rank], err);
+}
+
+static int32_t close_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
+  (void)arg;
+  (void)err;
+  bs_session_close(f->members[rank]);
+  f->members[rank] = NULL;
+  return BS_OK;
+}
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
+}
+
+/* Backend, threads and choices are the world's. */
+static int32_t check_options(const bs_session_options *o, bs_error *err) {
+  const char *given = o->backend != NULL                     ? "backend"
+                      : o->threads != 0                      ? "threads"
+                      : o->bind != 0                         ? "bind"
+                      : o->n_choices != 0                    ? "choices"
+                      : o->no_fallback != 0                  ? "no_fallback"
+                      : o->f64 != 0                          ? "f64"
+                      : o->rank != NULL                      ? "rank"
+                      : o->share != NULL && !o->share->front ? "share, of a session without a world,"
+                                                             : NULL;
+  if (given == NULL && o->share != NULL && o->share->front->world != o->world)
+    given = "share, of another world,";
+  if (given == NULL) return BS_OK;
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WORLD",
+               "a session over a world has the world's: %s is given", given);
+  bs_error_hint(err, "give it to bs_world_create");
+  return BS_INVALID_ARGUMENT;
+}
+
+int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_options *options,
+                    gfront **out_front, bs_error *err) {
+  int32_t rc = check_options(options, err);
+  if (rc != BS_OK) return rc;
+  gfront *f = calloc(1, sizeof *f);
+  if (f == NULL) return no_memory(err);
+  const uint32_t own = bs_world_own_rank(options->world);
+  f->world = options->world;
+  f->size = bs_world_size(f->world);
+  f->first = own == BS_WORLD_ALL_RANKS ? 0 : own;
+  f->members = calloc(f->size, sizeof *f->members);
+  f->codes = calloc(f->size, sizeof *f->codes);
+  f->errors = calloc(f->size, sizeof *f->errors);
+  opening o = {context, model, options};
+  rc = f->members == NULL || f->codes == NULL || f->errors == NULL ? no_memory(err)
+                                                                   : run_all(f, open_member, &o, err);
+  if (rc != BS_OK) {
+    gfront_close(f);
+    return rc;
+  }
+  *out_front = f;
+  return BS_OK;
+}
+
+/* A world that failed runs nothing any more: its members are closed here. */
+void gfront_close(gfront *f) {
+  if (f == NULL) return;
+  if (f->members != NULL && f->codes != NULL && f->errors != NULL) {
+    int any = 0;
+    for (uint32_t r = 0; r < f->size; r++) any |= f->members[r] != NULL;
+    if (any) run_all(f, close_member, NULL, NULL);
+    for (uint32_t r = 0; r < f->size && !bs_world_left_behind(f->world); r++) bs_session_close(f->members[r]);
+  }
+  free(f->members);
+  free(f->codes);
+  free(f->errors);
+  free(f);
+}
+
+/* ---- calls that every rank makes ------------------------------------------------------------- */
+
+typedef struct binding {
+  const bs_dim *const *dims;
+  uint32_t n;
+} binding;
+
+static int32_t bind_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
+  const binding *b = arg;
+  return bs_session_bind(f->members[rank], b->dims, b->n, err);
+}
+
+int32_t gfront_bind(gfront *f, const bs_dim *const *dims, uint32_t n, bs_error *err) {
+  binding b = {dims, n};
+  return run_all(f, bind_member, &b, err);
+}
+
+static int32_t run_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
+  (void)arg;
+  return bs_session_run(f->members[rank], err);
+}
+
+int32_t gfront_run(gfront *f, bs_error *err) {
+  return run_all(f, run_member, NULL, err);
+}
+
+typedef struct checking {
+  void (*each)(void *user, const bs_node_check *row);
+  void *user;
+} checking;
+
+static int32_t check_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
+  const checking *c = arg;
+  return bs_session_check(f->members[rank], rank == f->first ? c->each : NULL, c->user, err);
+}
+
+int32_t gfront_check(gfront *f, void (*each)(void *user, const bs_node_check *row), void *user,
+                     bs_error *err) {
+  checking c = {each, user};
+  return run_all(f, check_member, &c, err);
+}
+
+typedef struct tracing {
+  void (*each)(void *user, const bs_node_trace *row);
+  void *user;
+} tracing;
+
+static int32_t trace_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
+  const tracing *t = arg;
+  return rank == f->first ? bs_session_trace(f->members[rank], t->each, t->user, err)
+                          : bs_session_run(f->members[rank], err);
+}
+
+int32_t gfront_trace(gfront *f, void (*each)(void *user, const bs_node_trace *row), void *user,
+                     bs_error *err) {
+  tracing t = {each, user};
+  return run_all(f, trace_member, &t, err);
+}
+
+/* ---- calls in which ranks do not meet -------------------------------------------------------- */
+
+/* Inputs are the caller's memory for all ranks; an output that the caller gives memory for is the lead's. */
+int32_t gfront_set(gfront *f, uint32_t port, const bs_tensor *tensor, bs_error *err) {
+  const int input = port < gfront_lead(f)->graph->model->n_inputs;
+  int32_t rc = BS_OK;
+  for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
+    if (f->members[r] != NULL && (input || r == f->first))
+      rc = bs_session_set(f->members[r], port, tensor, err);
+  return rc;
+}
+
+int32_t gfront_cache(gfront *f, int64_t length, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
+    if (f->members[r] != NULL) rc = bs_session_cache(f->members[r], length, err);
+  return rc;
+}
+
+int32_t gfront_slot(gfront *f, int64_t first, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
+    if (f->members[r] != NULL) rc = bs_session_slot(f->members[r], first, err);
+  return rc;
+}
+
+int32_t gfront_slot_copy(gfront *f, int64_t from, int64_t to, int64_t tokens, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
+    if (f->members[r] != NULL) rc = bs_session_slot_copy(f->members[r], from, to, tokens, err);
+  return rc;
+}

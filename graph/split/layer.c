@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ * layer.c - the layers of a rank: one for each weight, bias and activation, whatever the sizes that are
+ * bound. A layer takes fewer rows than it was built for, and is built again for more. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "core/base/memory.h"
+#include "core/world/executor.h"
+#include "graph/ir/arena.h"
+#include "graph/run/weights.h"
+#include "graph/split/method.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a layer");
+}
+
+static int same_spec(const bs_layer_spec *a, const bs_layer_spec *b) {
+  return a->activation == b->activation && a->accumulate == b->accumulate &&
+         a->x_placement == b->x_placement && a->y_placement == b->y_placement && a->has_bias == b->has_bias;
+}
+
+static bs_source source_of(gweight *weight) {
+  return (bs_source){.struct_size = (uint32_t)sizeof(bs_source),
+                     .dtype = weight->dtype,
+                     .rows = weight->rows,
+                     .cols = weight->cols,
+                     .ctx = weight,
+                     .read = gweight_read};
+}
+
+/* Bytes of the weights that the rank owns. */
+static int32_t owned_bytes(glayer *l, bs_layer *layer, uint64_t *out_bytes, bs_error *err) {
+  bs_ownership own;
+  const int32_t rc = bs_layer_owns(layer, &own, err);
+  if (rc != BS_OK) return rc;
+  const int64_t columns = own.columns != NULL ? own.columns->count : l->spec.K;
+  *out_bytes = (uint64_t)own.row_count * (uint64_t)columns * BS_DTYPE_BYTES(l->spec.w_dtype);
+  return BS_OK;
+}
+
+/* Builds the layer; one that it replaces is freed when the new one is there. */
+static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, glayer *l, bs_error *err) {
+  bs_layer *made = NULL;
+  uint64_t bytes = 0;
+  const bs_source weights = source_of(&l->weight), bias = source_of(&l->bias);
+  const double began = bs_clock_s();
+  int32_t rc = gweight_ask(g, n->weight, err);
+  if (rc == BS_OK && l->bias.rows > 0) rc = graph_ask(g, n->in[1], err);
+  l->proposal = (bs_proposal){.struct_size = (uint32_t)sizeof l->proposal};
+  if (rc == BS_OK)
+    rc = bs_method_propose(rank->context, core->method->method, &l->spec, rank->api->rank(rank->rank),
+                           core->method->world_size, &l->proposal, err);
+  if (rc == BS_OK)
+    rc = bs_memory_fits(l->proposal.weight_bytes + l->proposal.workspace_bytes, "BS-GRAPH-MEMORY",
+                        "a layer of the model", err);
+  if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
+  if (rc == BS_OK)
+    rc = bs_layer_build(rank->rank, core->method->method, &l->spec, &weights, l->bias.rows > 0 ? &bias : NULL,
+                        &made, err);
+  bs_rank_require(rank->rank, 0);
+  if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
+  if (rc != BS_OK) {
+    bs_layer_free(made);
+    return rc;
+  }
+  core->pack_s += bs_clock_s() - began;
+  core->packed_bytes += bytes - l->bytes;
+  gweight_drop(&l->weight, NULL);
+  bs_layer_free(l->layer);
+  l->layer = made;
+  l->bytes = bytes;
+  return BS_OK;
+}
+
+/* The layer of these elements; NULL: there is none. */
+static glayer *find(const gcore *core, const glayer *key) {
+  for (uint32_t i = 0; i < core->n_layers; i++) {
+    glayer *l = core->layers[i];
+    if (gweight_same(&l->weight, &key->weight) && gweight_same(&l->bias, &key->bias) &&
+        same_spec(&l->spec, &key->spec))
+      return l;
+  }
+  return NULL;
+}
+
+int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, glayer **out_layer,
+                   bs_error *err) {
+  gquery q;
+  glayer key = {.layer = NULL};
+  graph_query(g, n, &q);
+  key.weight = gweight_key(g, n, &q);
+  if (n->in[1] != GNONE) key.bias = gweight_row(g, n->in[1]);
+  int32_t rc = gmethod_spec(core->method, g, n, &key.spec, err);
+  if (rc != BS_OK) return rc;
+  if (key.spec.B < core->method->tokens) key.spec.B = core->method->tokens;
+  glayer *l = find(core, &key);
+  *out_layer = l;
+  if (l != NULL && l->spec.B >= key.spec.B) return BS_OK;
+  if (l != NULL) {
+    const int64_t before = l->spec.B;
+    l->spec.B = key.spec.B;
+    rc = build(core, rank, g, n, l, err);
+    if (rc != BS_OK) l->spec.B = before;
+    core->layers_again += rc == BS_OK;
+    return rc;
+  }
+  l = malloc(sizeof *l);
+  if (l == NULL || !ARRAY_GROW(core->layers, core->n_layers, core->cap_layers)) {
+    free(l);
+    return no_memory(err);
+  }
+  *l = key;
+  rc = build(core, rank, g, n, l, err);
+  if (rc != BS_OK) {
+    free(l);
+    return rc;
+  }
+  core->layers[core->n_layers++] = l;
+  *out_layer = l;
+  return BS_OK;
+}
+
+int32_t glayer_propose(const gbinding *b, const gstep *step, bs_proposal *out, bs_error *err) {
+  const grank *r = b->rank;
+  return gmethod_propose(r->context, b->core->method, b->g, &b->g->nodes[step->node], r->api->rank(r->rank),
+                         out, err);
+}
+
+int32_t glayer_run(const glayer *l, bs_tensor *const *args, bs_error *err) {
+  return bs_layer_forward(l->layer, args[0], args[3], NULL, err);
+}
+
+void glayer_free_all(gcore *core) {
+  for (uint32_t i = 0; i < core->n_layers; i++) {
+    bs_layer_free(core->layers[i]->layer);
+    free(core->layers[i]);
+  }
+  free(core->layers);
+  core->layers = NULL;
+  core->n_layers = 0;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT
+ * test_split_run.c - models over many ranks: prefill, decode, the check node by node and the comparison with
+ * the graph as written, of each method on 1 to 4 ranks. What a method does not take is refused with a reason.
+ * Methods' faults are found. */
+#include <math.h>
+#include <string.h>
+
+#include "blockshock/graph.h"
+#include "graph/run/session.h"
+#include "graph/split/method.h"
+#include "tests/graph/folder_case.h"
+
+enum { WORDS = 5, PROMPT = 4, ALL = 8, MOST_RANKS = 4 };
+static const double tolerance = 1e-6;
+static const entry no_change[] = {{0}};
+static const struct {
+  const entry *config, *weights;
+} models[] = {{gpt2_config, gpt2_weights}, {llama_config, llama_weights}};
+static const char *const methods[] = {"row_parallel", "column_parallel", "blockshock", "masked_split"};
+enum { MODELS = 2, METHODS = sizeof methods / sizeof methods[0] };
+static const int64_t tokens[ALL] = {3, 1, 4, 1, 3, 4, 3, 4};
+
+static bs_context *context;
+static bs_graph *model;
+static bs_world *world;
+static bs_error err;
+
+static void ok(int32_t rc, const char *what) {
+  ck_assert_msg(rc == BS_OK, "%s: %s %s", what, err.id, err.message);
+}
+
+static void before(void) {
+  files_begin();
+  ok(bs_context_open(NULL, &context, &err), "context");
+}
+
+static void after(void) {
+  bs_graph_close(model);
+  bs_world_destroy(world);
+  bs_context_close(context);
+  model = NULL;
+  world = NULL;
+  files_end();
+}
+
+static void open_model(int which) {
+  write_config(models[which].config, no_change);
+  write_weights("model.safetensors", models[which].weights, 0, 100, no_change);
+  ok(bs_graph_open(context, files_folder, NULL, &model, &err), "graph");
+}
+
+static void open_world(uint32_t ranks) {
+  const bs_world_options options = {
+      .struct_size = (uint32_t)sizeof options, .world_size = ranks, .threads_per_rank = 1, .fallback = 1};
+  ok(bs_world_create(context, &options, &world, &err), "world");
+}
+
+static const bs_dim *const *dims_of(int64_t n) {
+  static bs_dim dim;
+  static const bs_dim *list[1] = {&dim};
+  dim = (bs_dim){.struct_size = (uint32_t)sizeof dim, .name = "sequence", .size = n};
+  return list;
+}
+
+/* method NULL: one rank. */
+static int32_t try_session(const char *method, uint32_t bits, int64_t n, bs_session **out) {
+  const bs_session_options options = {.struct_size = (uint32_t)sizeof options,
+                                      .threads = method == NULL,
+                                      .dims = dims_of(n),
+                                      .n_dims = 1,
+                                      .world = method != NULL ? world : NULL,
+                                      .method = method,
+                                      .tokenwise = bits};
+  return bs_session_open(context, model, &options, out, &err);
+}
+
+/* The logits of the last of n tokens behind those in the cache. */
+static int32_t run(bs_session *s, const int64_t *ids, int64_t n, float *out_logits) {
+  bs_tensor in = {.struct_size = (uint32_t)sizeof in,
+                  .dtype = BS_I64,
+                  .rank = 2,
+                  .dims = {1, n},
+                  .strides = {n, 1},
+                  .data = (void *)(uintptr_t)ids,
+                  .bytes = 8 * (uint64_t)n};
+  bs_tensor logits = {.struct_size = (uint32_t)sizeof logits};
+  ok(bs_session_bind(s, dims_of(n), 1, &err), "bind");
+  ok(bs_session_set(s, 0, &in, &err), "set");
+  const int32_t rc = bs_session_run(s, &err);
+  if (rc != BS_OK) return rc;
+  ok(bs_session_get(s, 1, &logits, &err), "get");
+  memcpy(out_logits, (const float *)logits.data + (n - 1) * WORDS, WORDS * sizeof *out_logits);
+  return rc;
+}
+
+static void expect(const float *seen, const float *want, const char *what) {
+  for (int i = 0; i < WORDS; i++)
+    ck_assert_msg(fabs((double)seen[i] - (double)want[i]) <= tolerance, "%s: word %d: %.9g, want %.9g", what,
+                  i, (double)seen[i], (double)want[i]);
+}
+
+/* The logits behind the prompt and behind each token after it, on one rank. */
+static void one_rank(float want[ALL - PROMPT + 1][WORDS]) {
+  bs_session *s = NULL;
+  ok(try_session(NULL, BS_BITS_RUNS, PROMPT, &s), "one rank");
+  ok(run(s, tokens, PROMPT, want[0]), "one rank");
+  for (int i = PROMPT; i < ALL; i++) ok(run(s, &tokens[i], 1, want[i - PROMPT + 1]), "one rank");
+  bs_session_close(s);
+}
+
+static uint32_t wrong_nodes;
+static void count_wrong(void *user, const bs_node_check *row) {
+  (void)user;
+  wrong_nodes += !row->ok;
+}
+
+static void expect_layers(bs_session *s, uint32_t ranks, const char *method) {
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  uint64_t layers = 0;
+  ok(bs_session_stats_get(s, &stats, &err), "stats");
+  ck_assert_uint_eq(stats.ranks, ranks);
+  ck_assert_uint_gt(stats.layers, 0);
+  for (uint32_t i = 0; i < bs_session_node_count(s); i++) {
+    bs_node_info node = {.struct_size = (uint32_t)sizeof node};
+    ok(bs_session_node(s, i, &node, &err), "node");
+    if (strcmp(node.op, "layer") != 0) continue;
+    layers++;
+    ck_assert_str_eq(node.method, method);
+    ck_assert_uint_eq(node.n_collectives > 0, ranks > 1);
+  }
+  ck_assert_uint_eq(layers, stats.layers);
+}
+
+START_TEST(methods_give_what_one_rank_gives) {
+  const char *method = methods[_i / MODELS];
+  float want[ALL - PROMPT + 1][WORDS], got[WORDS];
+  open_model(_i % MODELS);
+  one_rank(want);
+  for (uint32_t ranks = 1; ranks <= MOST_RANKS; ranks++) {
+    bs_session *s = NULL;
+    open_world(ranks);
+    const int32_t rc = try_session(method, BS_BITS_RUNS, PROMPT, &s);
+    const int odd_halves =
+        ranks == 3 && (strcmp(method, "blockshock") == 0 || strcmp(method, "masked_split") == 0);
+    if (odd_halves || (rc != BS_OK && strcmp(method, "masked_split") == 0)) {
+      ck_assert_int_ne(rc, BS_OK);
+      ck_assert_str_eq(err.id, "BS-GRAPH-SPLIT");
+      ck_assert_ptr_nonnull(strstr(err.message, "takes none of the model's"));
+    } else {
+      ok(rc, method);
+      expect_layers(s, ranks, method);
+      ok(run(s, tokens, PROMPT, got), "prompt");
+      expect(got, want[0], "prompt");
+      for (int i = PROMPT; i < ALL; i++) {
+        ok(run(s, &tokens[i], 1, got), "token");
+        expect(got, want[i - PROMPT + 1], "token");
+      }
+      ck_assert_int_eq(bs_session_cache_length(s), ALL);
+      ck_assert_int_eq(run(s, tokens, 1, got), BS_OVERFLOW); /* of all ranks alike: the world goes on */
+      ok(bs_session_cache(s, PROMPT, &err), "cut");
+      ok(run(s, &tokens[PROMPT], 1, got), "after a cut");
+      expect(got, want[1], "after a cut");
+    }
+    bs_session_close(s);
+    bs_world_destroy(world);
+    world = NULL;
+  }
+}
+END_TEST
+
+START_TEST(checks_pass) {
+  float logits[WORDS];
+  bs_verify_report report = {.struct_size = (uint32_t)sizeof report};
+  bs_session *s = NULL;
+  open_model(_i % MODELS);
+  open_world(2);
+  ok(try_session(methods[_i / MODELS], BS_BITS_RUNS, PROMPT, &s), methods[_i / MODELS]);
+  ok(run(s, tokens, PROMPT, logits), "prompt");
+  ok(bs_session_cache(s, 0, &err), "empty");
+  wrong_nodes = 0;
+  ok(bs_session_check(s, count_wrong, NULL, &err), "check");
+  ck_assert_uint_eq(wrong_nodes, 0);
+  ok(bs_session_cache(s, 0, &err), "empty");
+  ok(bs_session_verify(s, &report, &err), "verify");
+  ck_assert(report.ok == 1 && report.compared > 0);
+  bs_session_close(s);
+}
+END_TEST
+
+/* A layer is built for the rows of the first sizes, and again for more; never for fewer. */
+START_TEST(more_rows_build_layers_again) {
+  float want[ALL - PROMPT + 1][WORDS], got[WORDS];
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  bs_session *s = NULL;
+  open_model(0);
+  one_rank(want);
+  open_world(2);
+  ok(try_session("row_parallel", BS_BITS_RUNS, 1, &s), "session");
+  ok(run(s, tokens, PROMPT, got), "prompt");
+  expect(got, want[0], "prompt");
+  ok(bs_session_stats_get(s, &stats, &err), "stats");
+  ck_assert_uint_eq(stats.layers_again, stats.layers);
+  ok(run(s, &tokens[PROMPT], 1, got), "token");
+  expect(got, want[1], "token");
+  ok(bs_session_stats_get(s, &stats, &err), "stats");
+  ck_assert_uint_eq(stats.layers_again, stats.layers);
+  bs_session_close(s);
+}
+END_TEST
+
+/* Tokens keep their bits through another cut, on the same ranks. */
+START_TEST(tokens_keep_their_bits) {
+  float once[WORDS], cut[WORDS];
+  bs_session *s = NULL;
+  open_model(_i % MODELS);
+  open_world(2);
+  ok(try_session(methods[_i / MODELS], BS_BITS_TOKENS, ALL, &s), "session");
+  ok(run(s, tokens, ALL, once), "all");
+  ok(bs_session_cache(s, 0, &err), "empty");
+  ok(run(s, tokens, 3, cut), "three");
+  ok(run(s, &tokens[3], ALL - 3, cut), "the rest");
+  ck_assert_mem_eq(once, cut, sizeof once);
+  bs_session_close(s);
+}
+END_TEST
+
+/* A layer that gives other numbers on one rank is named by the check, and the comparison blames the ranks. */
+START_TEST(a_wrong_layer_is_found) {
+  float logits[WORDS];
+  bs_verify_report report = {.struct_size = (uint32_t)sizeof report};
+  bs_session *s = NULL;
+  open_model(0);
+  open_world(2);
+  ok(try_session("row_parallel", BS_BITS_RUNS, PROMPT, &s), "session");
+  ok(run(s, tokens, PROMPT, logits), "prompt");
+  gcore *core = gsession_lead(s)->core;
+  glayer *first = core->layers[0], *other = core->layers[4]; /* Q, K and V of both blocks */
+  ck_assert(first->spec.N == other->spec.N && first->spec.K == other->spec.K);
+  bs_layer *mine = first->layer;
+  first->layer = other->layer;
+  ok(bs_session_cache(s, 0, &err), "empty");
+  ck_assert_int_eq(bs_session_check(s, NULL, NULL, &err), BS_NUMERIC);
+  ck_assert_str_eq(err.id, "BS-GRAPH-CHECK");
+  ck_assert_ptr_nonnull(strstr(err.message, "row_parallel"));
+  ok(bs_session_cache(s, 0, &err), "empty");
+  ck_assert_int_eq(bs_session_verify(s, &report, &err), BS_NUMERIC);
+  ck_assert_str_eq(err.id, "BS-GRAPH-SPLIT");
+  ck_assert_str_eq(report.serves, "row_parallel");
+  first->layer = mine;
+  bs_session_close(s);
+}
+END_TEST
+
+START_TEST(wrong_options_are_refused) {
+  bs_session *s = NULL;
+  open_model(0);
+  open_world(2);
+  const bs_session_options alone = {.struct_size = (uint32_t)sizeof alone, .method = "row_parallel"};
+  ck_assert_int_eq(bs_session_open(context, model, &alone, &s, &err), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-GRAPH-WORLD");
+  const bs_session_options threads = {.struct_size = (uint32_t)sizeof threads, .world = world, .threads = 2};
+  ck_assert_int_eq(bs_session_open(context, model, &threads, &s, &err), BS_INVALID_ARGUMENT);
+  ck_assert_ptr_nonnull(strstr(err.message, "threads"));
+  ck_assert_int_eq(try_session("row_paralel", BS_BITS_RUNS, 1, &s), BS_NOT_FOUND);
+  ck_assert_int_eq(try_session("dense", BS_BITS_RUNS, 1, &s), BS_UNSUPPORTED);
+  ck_assert_str_eq(err.id, "BS-GRAPH-SPLIT");
+  ok(try_session("row_parallel", BS_BITS_RUNS, 1, &s), "the world still runs");
+  bs_session_close(s);
+}
+END_TEST
+
+int main(void) {
+  const test_case rows[] = {{methods_give_what_one_rank_gives, MODELS * METHODS},
+                            {checks_pass, MODELS * METHODS},
+                            {more_rows_build_layers_again},
+                            {tokens_keep_their_bits, MODELS * METHODS},
+                            {a_wrong_layer_is_found},
+                            {wrong_options_are_refused},
+                            {0}};
+  return run_tests("split_run", rows, (test_setup){.before = before, .after = after});
+}
