@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_split_run.c - models over many ranks: prefill, decode, the check node by node and the comparison with
+ * test_split_model.c - models over many ranks: prefill, decode, the check node by node and the comparison with
  * the graph as written, of each method on 1 to 4 ranks. What a method does not take is refused with a reason.
  * Methods' faults are found. */
 #include <math.h>
@@ -277,5 +277,5 @@ int main(void) {
                             {a_wrong_layer_is_found},
                             {wrong_options_are_refused},
                             {0}};
-  return run_tests("split_run", rows, (test_setup){.before = before, .after = after});
+  return run_tests("split_model", rows, (test_setup){.before = before, .after = after});
 }
