@@ -8,7 +8,8 @@
 typedef struct bs_order_run {
   int64_t at, from, count;
 } bs_order_run;
-/* Runs one behind the other: the first has at 0, and they cover `total` positions. Zero-initialise. */
+/* Runs one behind the other: the first has at 0, and they cover `total` positions. Zero-initialise. One that
+ * is not changed may be read by several threads. */
 typedef struct bs_order {
   bs_order_run *runs;
   uint32_t n, cap;
@@ -25,14 +26,15 @@ BS_API int bs_order_is_plain(const bs_order *order);
 BS_API int64_t bs_order_at(const bs_order *order, int64_t at);
 BS_API void bs_order_free(bs_order *order);
 
-/* A view and what its read needs: `source` is handed out. The inner source and the order outlive it. It reads
- * as the inner one does: from any thread, with the inner source's errors. */
+/* A view and what its read needs: `source` is handed out. The inner source and the orders outlive it. It
+ * reads as the inner one does: from any thread, with the inner source's errors. */
 typedef struct bs_order_view {
   bs_source source;
   const bs_source *inner;
   const bs_order *rows, *columns; /* NULL: as they are */
 } bs_order_view;
-/* The matrix with its rows and columns in these orders. BS_INVALID_ARGUMENT: an order has another length. */
+/* The matrix with its rows and columns in these orders. *out_view must stay where it is. BS_INVALID_ARGUMENT:
+ * an order has another length. */
 BS_API int32_t bs_order_view_make(const bs_source *inner, const bs_order *rows, const bs_order *columns,
                                   bs_order_view *out_view, bs_error *err);
 #endif

@@ -50,6 +50,7 @@ int32_t gsplit_view_local(const gsplit_root *root, uint32_t ranks, gvalue *io_vi
 const char *gsplit_root_of(const graph *g, uint32_t value, uint32_t dim, gsplit_root *out_root);
 
 /* ---- regions (pair.c) ------------------------------------------------------------------------ */
+enum { GSPLIT_WHY = 224 };
 enum gsplit_role {
   GSPLIT_ALONE = 0, /* x and y are whole. `stop` and `why` say what keeps it from being an F */
   GSPLIT_F = 1,     /* a region starts in its output: it has rows of the weight */
@@ -71,7 +72,7 @@ typedef struct gsplit_product {
   uint32_t stop;     /* alone: node at which the search for a region ended; GNONE: at no node */
   uint32_t passed; /* alone: nodes that would have been split before `stop`. 0: the next reader needs y whole,
                     * which is no loss, as of a norm or an output of the model */
-  char why[160];   /* alone */
+  char why[GSPLIT_WHY];   /* alone */
 } gsplit_product;
 
 /* A value that is whole and read in parts inside a region: rank r reads entries [r n/P, (r+1) n/P) of `dim`.
@@ -86,7 +87,7 @@ typedef struct gsplit_region {
   uint32_t n_s, n_states;
   /* By gsplit_for. refused 1: `why` tells the reason, and it was found at node `stop`. */
   uint32_t refused, stop;
-  char why[160];
+  char why[GSPLIT_WHY];
 } gsplit_region;
 
 typedef struct gsplit {
@@ -110,7 +111,7 @@ void gsplit_free(gsplit *split);
 /* Sets `refused` of each region for `ranks` ranks (at least 1), and `ranks`. */
 void gsplit_for(gsplit *io_split, const graph *g, uint32_t ranks);
 /* 1: the value is split, and its region stands; as of the last gsplit_for. */
-int gsplit_is_split(const gsplit *split, uint32_t value);
+int gsplit_is_split(const gsplit *split, const graph *g, uint32_t value);
 /* 1: the node (a product) works on its rank's part, because its region stands. */
 int gsplit_stands(const gsplit *split, uint32_t product);
 /* Takes residuals off products: act(x W + bias) + residual becomes a product and a map behind it. Before
@@ -143,8 +144,8 @@ void gsplit_units(const gsplit *split, const graph *g, uint32_t product, int64_t
 int32_t gsplit_localise(graph *g, const gsplit *split, uint32_t rank, bs_error *err);
 
 /* A line for each product with its region, for reports and tests:
- *   h.0.attn.c_attn F 0: 12 x 4, 12 x 4, 12 x 4; 2 states
- *   h.0.attn.c_proj S 0
- *   lm_head alone: ... */
+ *   matmul of h.0.attn.c_attn F 0: 12 x 4, 12 x 4, 12 x 4; 2 states
+ *   matmul of h.0.attn.c_proj S 0
+ *   matmul of lm_head alone: matmul of lm_head gives the output logits of the model */
 void gsplit_text(const gsplit *split, const graph *g, bs_text *io_text);
 #endif
