@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * model_ranks.c - the words of a model over many ranks: --method, -P, --comm, --mask and method.KEY. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bsrun/model.h"
 #include "bsrun/opening.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/config/short_names.h"
 #include "lab/cores.h"
+#include "lab/error.h"
 
 static const char *value_of(const args *a, const char *name) {
   for (size_t i = 0; i < a->n_options; i++)
@@ -25,17 +28,34 @@ static int32_t read_mask(const args *a, bs_model_ranks *out, bs_error *err) {
   return rc == BS_CONFIG && err != NULL ? (err->code = BS_USAGE) : rc;
 }
 
-/* The settings method.KEY of the method's options. */
-static int32_t read_options(const args *a, const bs_method *method, bs_model_ranks *out, bs_error *err) {
+/* The settings method.KEY, of the options that one of the methods has. */
+static int32_t read_options(const args *a, const bs_method *const *methods, size_t n, bs_model_ranks *out,
+                            bs_error *err) {
   bs_node *config = NULL;
   bs_notes notes = {0};
-  int32_t rc = bsrun_base_config(a, &config, err);
+  bs_text docs = {0};
+  for (size_t i = 0; i < n; i++)
+    if (methods[i]->option_docs != NULL) bs_text_printf(&docs, "%s", methods[i]->option_docs);
+  int32_t rc = docs.failed ? bs_no_memory(err, "options") : bsrun_base_config(a, &config, err);
   if (rc == BS_OK)
-    rc = bs_options_collect(config, "method", method->option_docs, 0, NULL, &notes, &out->n_options,
-                            &out->keys, &out->values, err);
+    rc = bs_options_collect(config, "method", docs.data, 0, NULL, &notes, &out->n_options, &out->keys,
+                            &out->values, err);
+  bs_text_free(&docs);
   bs_notes_free(&notes);
   bs_config_free(config);
   return rc;
+}
+
+/* "M" or "F+S". */
+static int32_t find_methods(bs_context *context, const char *text, const bs_method **out_methods,
+                            size_t *out_n, bs_error *err) {
+  const char *plus = strchr(text, '+');
+  char first[64];
+  void *state;
+  snprintf(first, sizeof first, "%.*s", plus != NULL ? (int)(plus - text) : 63, text);
+  *out_n = plus != NULL ? 2 : 1;
+  const int32_t rc = bs_find_method(context, first, &out_methods[0], &state, err);
+  return rc == BS_OK && plus != NULL ? bs_find_method(context, plus + 1, &out_methods[1], &state, err) : rc;
 }
 
 /* As for a layer: the number that was given, or the method's usual one. */
@@ -62,16 +82,16 @@ static int32_t refuse_ranks(const args *a, bs_error *err) {
 int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io,
                          bs_error *err) {
   bs_model_ranks *out = &io->ranks;
-  const bs_method *method = NULL;
-  void *state = NULL;
+  const bs_method *methods[2] = {NULL, NULL};
+  size_t n = 0;
   out->method = value_of(a, "method");
   if (out->method == NULL) return refuse_ranks(a, err);
   out->comm = value_of(a, "comm");
   out->threads = (uint32_t)threads;
-  int32_t rc = bs_find_method(context, out->method, &method, &state, err);
-  if (rc == BS_OK) rc = read_size(a, method, out, err);
+  int32_t rc = find_methods(context, out->method, methods, &n, err);
+  if (rc == BS_OK) rc = read_size(a, methods[0], out, err);
   if (rc == BS_OK) rc = read_mask(a, out, err);
-  if (rc == BS_OK) rc = read_options(a, method, out, err);
+  if (rc == BS_OK) rc = read_options(a, methods, n, out, err);
   if (rc != BS_OK) return rc;
   io->request.ranks = out;
   const uint32_t each = threads > 0 ? (uint32_t)threads : 1;

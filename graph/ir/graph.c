@@ -32,6 +32,12 @@ void graph_free(graph *g) {
   free(g->texts->texts);
   free(g->texts->table);
   free(g->texts);
+  for (uint32_t i = 0; i < g->n_splits; i++) {
+    free(g->splits[i].rows.runs);
+    free(g->splits[i].columns.runs);
+    free(g->splits[i].held.runs);
+  }
+  free(g->splits);
   free(g->values);
   free(g->nodes);
   free(g->exprs);

@@ -11,6 +11,7 @@
 #define BS_GRAPH_IR_GRAPH_H
 #include "blockshock/graph.h"
 #include "core/base/text.h"
+#include "core/partition/order.h"
 
 #define GNONE UINT32_MAX /* no value, node, use, text, expression */
 
@@ -97,7 +98,7 @@ typedef struct gnode {
   uint32_t origin;     /* chain of the model's nodes that it came from */
   uint32_t activation, accumulate;
   uint32_t expr;  /* map: number of its gexpr */
-  uint32_t layer; /* 1: a method splits the product over the ranks (graph/split) */
+  uint32_t layer; /* a product that a method splits over ranks: 1 + its index in graph.splits; 0: none */
   int64_t attrs[8];
   double numbers[4];
 } gnode;
@@ -155,7 +156,22 @@ typedef struct gkept {
   uint32_t kind;
 } gkept;
 
+/* A product as a layer of a method (graph/split). F has rows of the weight and a part of y, S has columns and
+ * a part of x; x and y of the others are whole. */
+enum gnode_role { GNODE_ALONE = 0, GNODE_F = 1, GNODE_S = 2 };
+typedef struct gnode_split {
+  uint32_t role;
+  uint32_t bias;     /* value, of the whole of N; GNONE */
+  uint32_t why;      /* text: why it is alone; GNONE */
+  uint32_t n_states; /* F: states that became a part */
+  bs_order rows;    /* F: of the weight, as the method has them; rank r has the r-th part. n 0: as they are */
+  bs_order columns; /* S: likewise */
+  bs_order held;    /* S: columns of the weight as ranks have them in x, rank after rank. n 0: as they are */
+} gnode_split;
+
 typedef struct graph {
+  gnode_split *splits;
+  uint32_t n_splits, cap_splits;
   gvalue *values;
   gnode *nodes;
   gexpr *exprs;

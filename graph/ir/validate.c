@@ -119,7 +119,7 @@ static int32_t check_shapes(const check *c, uint32_t node) {
       bs_error_where(c->err, "from %s", graph_text_of(c->g, c->g->origins[n->origin].text));
     return BS_INTERNAL;
   }
-  if (n->op == GOP_MATMUL) {
+  if (n->op == GOP_MATMUL && n->layer == 0) { /* of a layer, the rank has a part */
     const gvalue *w = &c->g->values[n->weight];
     if (w->rank != 2 || w->dims[0] != q.descs[3].dims[1] || w->dims[1] != q.descs[0].dims[1])
       return wrong(c, node, "its weight %s has another shape", n->weight);

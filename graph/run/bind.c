@@ -58,7 +58,7 @@ static int32_t make_graph(bs_session *s, const int64_t *sizes, gmisses *misses, 
   if (rc == BS_OK) (*out_graph)->tokenwise = s->tokenwise;
   gcore_tell(s->core, "passes", 0, 0);
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
-  if (rc == BS_OK && s->core->method != NULL) rc = gmethod_mark(s->context, s->core->method, *out_graph, err);
+  if (rc == BS_OK && s->core->method != NULL) rc = gmethod_mark(s->core->method, s->rank, *out_graph, err);
   s->stats.pass_s += bs_clock_s() - lowered;
   if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, BS_F64, err);
   if (rc != BS_OK) {

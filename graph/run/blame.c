@@ -230,7 +230,7 @@ static int32_t blame_pass(gverify *v, uint32_t pass, bs_verify_report *io, bs_er
 static int32_t say_ranks(gverify *v, bs_verify_report *io, bs_error *err) {
   const gmethod *method = v->s->core->method;
   snprintf(v->s->verified[GVERIFIED_SERVES], sizeof v->s->verified[0], "%s",
-           method != NULL ? method->method : "");
+           method != NULL ? method->text : "");
   io->serves = v->s->verified[GVERIFIED_SERVES];
   bs_error_set(err, BS_NUMERIC, "BS-GRAPH-SPLIT",
                "output %.60s differs from the graph as written on %u ranks, and does not on one", io->output,

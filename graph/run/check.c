@@ -14,6 +14,7 @@
 #include "graph/run/args.h"
 #include "graph/run/session.h"
 #include "graph/split/front.h"
+#include "graph/split/method.h"
 
 enum { GUARD = 64, POISON = 0xff, GUARD_BYTE = 0xa5 };
 
@@ -23,6 +24,7 @@ typedef struct checking {
   unsigned char **memory; /* of each TEMP root: GUARD bytes, its elements, GUARD bytes */
   graph *wide;            /* one node at a time in f64 */
   double moved;           /* above 0: its inputs are off by so much of themselves */
+  bs_tensor whole_x;      /* of a layer S; data NULL: the node is none */
   bs_error *err;
 } checking;
 
@@ -79,26 +81,64 @@ static int32_t as_constant(checking *c, const bs_tensor *t, uint32_t *out_value)
   return graph_add_root(c->wide, GV_CONST, t->dtype, t->rank, t->dims, data, NULL, out_value, c->err);
 }
 
-/* Weights are constants of the model: a view is read in its own order. */
-static int32_t weight_constant(checking *c, uint32_t weight, uint32_t *out_value) {
-  const gvalue *v = &c->b->g->values[weight];
+/* A constant of the model, dense; the caller frees it. */
+static int32_t read_constant(checking *c, uint32_t value, void **out_data) {
+  const gvalue *v = &c->b->g->values[value];
+  *out_data = malloc((size_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype) + 1u);
+  if (*out_data == NULL)
+    return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  gfold_enter(&c->s->graph->fold); /* a computed weight has no bytes behind the pack */
+  const int32_t rc = graph_read_const(c->b->g, value, *out_data, c->err);
+  gfold_leave(&c->s->graph->fold);
+  return rc;
+}
+
+/* The rows, or the columns, of a weight [rows,cols] that a rank has in its layer: of F its part of N, of S
+ * all columns as ranks hold them. */
+static void pick(const void *from, void *to, int64_t rows, int64_t cols, uint32_t size,
+                 const bs_order *row_order, int64_t first, const bs_order *col_order) {
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t row = row_order->n > 0 ? bs_order_at(row_order, first + r) : first + r;
+    for (int64_t k = 0; k < cols; k++) {
+      const int64_t col = col_order->n > 0 ? bs_order_at(col_order, k) : k;
+      memcpy((unsigned char *)to + (uint64_t)(r * cols + k) * size,
+             (const unsigned char *)from + (uint64_t)(row * cols + col) * size, size);
+    }
+  }
+}
+
+/* A weight, or a bias (one column), as the node has it: whole, or the part of a layer. */
+static int32_t weight_constant(checking *c, const gnode *node, uint32_t value, uint32_t *out_value) {
+  static const bs_order plain = {0};
+  const gvalue *v = &c->b->g->values[value];
+  const gnode_split *split = node->layer != 0 ? &c->b->g->splits[node->layer - 1] : NULL;
+  const uint32_t role = split != NULL ? split->role : GNODE_ALONE;
+  const int64_t cols = v->rank > 1 ? v->dims[1] : 1;
   gvalue dense = {.rank = v->rank, .dtype = v->dtype};
   memcpy(dense.dims, v->dims, sizeof dense.dims);
-  void *data = graph_data(c->wide, graph_bytes(&dense));
+  if (role == GNODE_F) dense.dims[0] = c->b->g->values[node->out[0]].dims[1];
+  void *all = NULL, *data = graph_data(c->wide, graph_bytes(&dense));
   if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  gfold_enter(&c->s->graph->fold); /* a computed weight has no bytes behind the pack */
-  int32_t rc = graph_read_const(c->b->g, weight, data, c->err);
-  gfold_leave(&c->s->graph->fold);
+  const int32_t rc = read_constant(c, value, &all);
+  const grank *r = c->s->rank;
+  const int64_t first = role == GNODE_F ? dense.dims[0] * (int64_t)r->api->rank(r->rank) : 0;
   if (rc == BS_OK)
-    rc = graph_add_root(c->wide, GV_CONST, v->dtype, v->rank, v->dims, data, NULL, out_value, c->err);
-  return rc;
+    pick(all, data, dense.dims[0], cols, BS_DTYPE_BYTES(v->dtype), role == GNODE_F ? &split->rows : &plain,
+         first, role == GNODE_S && cols > 1 ? &split->held : &plain);
+  free(all);
+  return rc == BS_OK
+             ? graph_add_root(c->wide, GV_CONST, v->dtype, v->rank, dense.dims, data, NULL, out_value, c->err)
+             : rc;
 }
 
 /* A product with a packed weight as a contract, which takes both operands as they are; bias, activation and
  * residual are those of the product. */
 static int32_t as_contract(checking *c, const gnode *from, gnode *n) {
   uint32_t weight;
-  int32_t rc = weight_constant(c, from->weight, &weight);
+  const uint32_t bias =
+      from->layer != 0 && from->in[1] == GNONE ? c->b->g->splits[from->layer - 1].bias : GNONE;
+  int32_t rc = weight_constant(c, from, from->weight, &weight);
+  if (rc == BS_OK && bias != GNONE) rc = weight_constant(c, from, bias, &n->in[1]);
   if (rc != BS_OK) return rc;
   const gvalue w = c->wide->values[weight];
   const int64_t dims[2] = {w.dims[1], w.dims[0]}, strides[2] = {w.strides[1], w.strides[0]};
@@ -197,7 +237,8 @@ static int32_t compute_wide(checking *c, const gstep *s, double factor, double *
   int32_t rc = graph_new(&c->wide, c->err);
   if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < n.n_in && rc == BS_OK; i++)
-    if (n.in[i] != GNONE) rc = as_constant(c, s->args[i], &n.in[i]);
+    if (n.in[i] != GNONE)
+      rc = as_constant(c, i == 0 && c->whole_x.data != NULL ? &c->whole_x : s->args[i], &n.in[i]);
   if (rc == BS_OK && n.op == GOP_MATMUL) rc = as_contract(c, from, &n);
   if (rc == BS_OK && graph_is_packed(n.op))
     rc = graph_add_quant(c->wide, graph_quant(c->b->g, from->weight), NULL, &n.weight, c->err);
@@ -392,6 +433,23 @@ static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
   return rc;
 }
 
+/* Attention may round its weights to 16 bits as V has: V's largest number then takes part, over the largest
+ * output, which is smaller where V cancels. */
+static int32_t weights_part(const checking *c, const gstep *s, const wanted *want, double *out_part) {
+  const bs_tensor *v = s->args[2], *out = s->args[c->b->g->nodes[s->node].n_in];
+  double largest = 0, most = 0, *values = NULL;
+  *out_part = 0;
+  if (BS_DTYPE_BYTES(v->dtype) > 2 || want->sides[0][0] == NULL) return BS_OK;
+  const int32_t rc = copy_f64(c, v, &values);
+  for (uint64_t k = 0; rc == BS_OK && k < tensor_elements(v); k++)
+    if (isfinite(values[k])) most = fmax(most, fabs(values[k]));
+  for (uint64_t k = 0; rc == BS_OK && k < tensor_elements(out); k++)
+    if (isfinite(want->sides[0][0][k])) largest = fmax(largest, fabs(want->sides[0][0][k]));
+  free(values);
+  if (largest > 0) *out_part = bs_dtype_unit_roundoff(v->dtype) * most / largest;
+  return rc;
+}
+
 /* Sums cancel: where a product or a normalisation is beyond its bound, its bound is at least what moving each
  * of its inputs by the round-off of its arithmetic does. */
 static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, double least,
@@ -403,8 +461,10 @@ static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, doub
   if (!sums || row->deviation <= row->bound || !isfinite(row->deviation)) return BS_OK;
   c->moved = s->args[n->n_in]->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;
   const double unit = c->moved;
-  double mean = 0;
+  double mean = 0, rounded = 0;
   int32_t rc = compute_wide(c, s, 1, moved);
+  if (rc == BS_OK && n->op == GOP_ATTENTION) rc = weights_part(c, s, want, &rounded);
+  row->bound += rounded;
   if (rc == BS_OK && n->op == GOP_NORMALIZE && n->attrs[0] == BS_NORMALIZE_LAYER) rc = mean_part(c, s, &mean);
   c->moved = 0;
   graph_free(c->wide);
@@ -422,6 +482,13 @@ static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, doub
   return rc;
 }
 
+/* A layer S sums over the columns of all ranks. */
+static int32_t gather_x(checking *c, const gstep *s) {
+  const gnode *n = &c->b->g->nodes[s->node];
+  if (n->layer == 0 || c->b->g->splits[n->layer - 1].role != GNODE_S) return BS_OK;
+  return glayer_gather(c->s->rank, s->args[0], &c->whole_x, c->err);
+}
+
 static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   const gstep *s = &c->b->steps[index];
   const gnode *n = &c->b->g->nodes[s->node];
@@ -430,7 +497,9 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   row->reason = "";
   row->bound = bound_of(c->b, s);
   double least = 0;
-  int32_t rc = compute_sides(c, s, &want); /* before the run: it may overwrite its input */
+  int32_t rc = gather_x(c, s);
+  memset(&want, 0, sizeof want);
+  if (rc == BS_OK) rc = compute_sides(c, s, &want); /* before the run: it may overwrite its input */
   if (rc == BS_OK) rc = least_scale(c, s, &least);
   if (rc == BS_OK) rc = gstep_run(s, c->err);
   if (rc == BS_OK) rc = compare_outputs(c, s, &want, least, row);
@@ -446,6 +515,8 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
     }
   for (int i = 0; i < SIDES; i++)
     for (uint32_t k = 0; k < GNODE_OUT; k++) free(want.sides[i][k]);
+  free(c->whole_x.data);
+  c->whole_x.data = NULL;
   return rc;
 }
 
@@ -498,12 +569,38 @@ static int32_t run_steps(checking *c, void (*each)(void *user, const bs_node_che
   return *out_wrong > 0 ? BS_NUMERIC : BS_OK;
 }
 
+/* The planned run, then node by node, from the same states. Returns what stops the check. *out_found: what is
+ * wrong with the numbers, and *out_why; other ranks may have found nothing, and go on. */
+static int32_t compare_nodes(checking *c, void (*each)(void *user, const bs_node_check *row), void *user,
+                             const unsigned char *before, int32_t *out_found, bs_error *out_why) {
+  unsigned char *flat = NULL, *mine = NULL;
+  uint64_t flat_size = 0, mine_size = 0;
+  uint32_t wrong = 0;
+  int32_t rc = gflat_run(c->b, 0, c->err);
+  if (rc == BS_OK) rc = copy_results(c, &flat, &flat_size);
+  if (rc == BS_OK) gstates_put(c->s->core, before);
+  if (rc == BS_OK) rc = spread_out(c);
+  if (rc == BS_OK) rc = grank_enter(c->s->rank, c->err);
+  if (rc == BS_OK) rc = grank_leave(c->s->rank, run_steps(c, each, user, &wrong), c->err);
+  *out_found = rc == BS_NUMERIC ? rc : BS_OK;
+  if (rc == BS_NUMERIC && c->err != NULL) *out_why = *c->err;
+  if (rc == BS_NUMERIC) rc = BS_OK;
+  if (rc == BS_OK) rc = copy_results(c, &mine, &mine_size);
+  const int differ = rc == BS_OK && (mine_size != flat_size || memcmp(mine, flat, flat_size) != 0);
+  if (differ && *out_found == BS_OK)
+    *out_found = bs_error_set(out_why, BS_NUMERIC, "BS-GRAPH-CHECK",
+                              "a run with planned memory and a run node by node give different bits");
+  free(flat);
+  free(mine);
+  return rc;
+}
+
 static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,
                              bs_error *err) {
   checking c = {.s = s, .b = s->bound, .err = err};
-  unsigned char *before = NULL, *flat = NULL, *mine = NULL;
-  uint64_t flat_size = 0, mine_size = 0;
-  uint32_t wrong = 0;
+  bs_error why = BS_ERROR_INIT;
+  unsigned char *before = NULL;
+  int32_t found = BS_OK;
   int64_t tokens = 0;
   int32_t rc = gsession_verify_bucket(s, err);
   if (rc == BS_OK) rc = gsession_ready(s, &tokens, err);
@@ -512,16 +609,7 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
   if (rc == BS_OK) rc = gstates_keep(s->core, &before, err);
   if (rc == BS_OK) rc = gbinding_check(c.b, err);
-  if (rc == BS_OK) rc = gflat_run(c.b, 0, err);
-  if (rc == BS_OK) rc = copy_results(&c, &flat, &flat_size);
-  if (rc == BS_OK) gstates_put(s->core, before);
-  if (rc == BS_OK) rc = spread_out(&c);
-  if (rc == BS_OK) rc = grank_enter(s->rank, err);
-  if (rc == BS_OK) rc = grank_leave(s->rank, run_steps(&c, each, user, &wrong), err);
-  if (rc == BS_OK) rc = copy_results(&c, &mine, &mine_size);
-  if (rc == BS_OK && (mine_size != flat_size || memcmp(mine, flat, flat_size) != 0))
-    rc = bs_error_set(err, BS_NUMERIC, "BS-GRAPH-CHECK",
-                      "a run with planned memory and a run node by node give different bits");
+  if (rc == BS_OK) rc = compare_nodes(&c, each, user, before, &found, &why);
   gsession_place(s, s->workspace != NULL ? s->workspace : c.b->own_arena);
   if (rc == BS_OK) { /* the outputs are where a run leaves them */
     gstates_put(s->core, before);
@@ -531,9 +619,9 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
   for (uint32_t i = 0; i < c.b->g->n_values && c.memory != NULL; i++) free(c.memory[i]);
   free(c.memory);
   free(before);
-  free(flat);
-  free(mine);
-  return rc;
+  if (rc != BS_OK || found == BS_OK) return rc;
+  if (err != NULL) *err = why;
+  return found;
 }
 
 BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,

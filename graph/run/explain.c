@@ -398,7 +398,7 @@ static void put_split(report *r, int json) {
   if (m == NULL || bs_session_stats_get(r->s, &t, NULL) != BS_OK) return;
   if (json) {
     bs_text_printf(&r->t, "\"split\":{\"method\":");
-    graph_put_json_text(&r->t, m->method);
+    graph_put_json_text(&r->t, m->text);
     bs_text_printf(&r->t,
                    ",\"ranks\":%u,\"layers\":%" PRIu64 ",\"layers_whole\":%" PRIu64
                    ",\"layers_again\":%" PRIu64 ",\"collectives\":%" PRIu64 ",\"payload_bytes\":%" PRIu64
@@ -409,7 +409,7 @@ static void put_split(report *r, int json) {
   bs_text_printf(&r->t,
                  "%s on %u ranks: %" PRIu64 " layers, %" PRIu64
                  " products whole on every rank; a run: %" PRIu64 " collectives, payload %" PRIu64 " bytes\n",
-                 m->method, t.ranks, t.layers, t.layers_whole, t.collectives, t.payload_bytes);
+                 m->text, t.ranks, t.layers, t.layers_whole, t.collectives, t.payload_bytes);
 }
 
 BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,

@@ -116,7 +116,7 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
   const int32_t rc = n->layer                 ? glayer_get(b->core, r, b->g, n, &s->layer, err)
                      : graph_is_packed(n->op) ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
                                               : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
-  if (rc == BS_OK && n->layer) s->method = b->core->method->method;
+  if (rc == BS_OK && n->layer) s->method = s->layer->arm->name;
   if (rc == BS_OK) gtable_find(b, s);
   return rc == BS_OK ? rc : gnode_failed(b->g, n, rc, err);
 }

@@ -4,6 +4,7 @@
  * number moved by its own round-off, and the backend without a pass, where each of its nodes is right. */
 #include "graph/run/verify.h"
 #include "graph/run/args.h"
+#include "graph/split/method.h"
 
 #include <float.h>
 #include <math.h>
@@ -398,6 +399,12 @@ int32_t gverify_run(gverify *v, bs_verify_report *out_report, bs_error *err) {
   free(v->after);
   v->before = v->after = NULL;
   v->length = v->s->core->length;
+  if (v->length > 0 && v->s->core->method != NULL && v->s->core->method->n_arms > 1) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT",
+                 "the cache is split over the ranks: a comparison begins with an empty one");
+    bs_error_hint(err, "bs_session_cache(session, 0) empties it");
+    return BS_UNSUPPORTED;
+  }
   int32_t rc = gstates_keep(v->s->core, &v->before, err);
   if (rc == BS_OK) rc = bs_session_run(v->asked, err);
   if (rc == BS_OK) rc = gstates_keep(v->s->core, &v->after, err);

@@ -41,25 +41,32 @@ static int32_t owned_bytes(glayer *l, bs_layer *layer, uint64_t *out_bytes, bs_e
   return BS_OK;
 }
 
-/* Builds the layer; one that it replaces is freed when the new one is there. */
+/* Builds the layer; one that it replaces is freed when the new one is there. F has the rows of its weight in
+ * the order in which ranks hold them, S its columns. */
 static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, glayer *l, bs_error *err) {
+  const gnode_split *split = &g->splits[n->layer - 1];
+  const bs_order *rows = split->rows.n > 0 ? &split->rows : NULL,
+                 *columns = split->columns.n > 0 ? &split->columns : NULL;
   bs_layer *made = NULL;
+  bs_proposal proposal = {.struct_size = (uint32_t)sizeof proposal};
+  bs_order_view weights, bias;
   uint64_t bytes = 0;
-  const bs_source weights = source_of(&l->weight), bias = source_of(&l->bias);
+  const bs_source stored = source_of(&l->weight), stored_bias = source_of(&l->bias);
   const double began = bs_clock_s();
   int32_t rc = gweight_ask(g, n->weight, err);
-  if (rc == BS_OK && l->bias.rows > 0) rc = graph_ask(g, n->in[1], err);
-  l->proposal = (bs_proposal){.struct_size = (uint32_t)sizeof l->proposal};
+  if (rc == BS_OK && split->bias != GNONE) rc = graph_ask(g, split->bias, err);
+  if (rc == BS_OK) rc = bs_order_view_make(&stored, rows, columns, &weights, err);
+  if (rc == BS_OK && split->bias != GNONE) rc = bs_order_view_make(&stored_bias, NULL, rows, &bias, err);
   if (rc == BS_OK)
-    rc = bs_method_propose(rank->context, core->method->method, &l->spec, rank->api->rank(rank->rank),
-                           core->method->world_size, &l->proposal, err);
+    rc = bs_method_propose(rank->context, l->arm->name, &l->spec, rank->api->rank(rank->rank),
+                           core->method->world_size, &proposal, err);
   if (rc == BS_OK)
-    rc = bs_memory_fits(l->proposal.weight_bytes + l->proposal.workspace_bytes, "BS-GRAPH-MEMORY",
+    rc = bs_memory_fits(proposal.weight_bytes + proposal.workspace_bytes, "BS-GRAPH-MEMORY",
                         "a layer of the model", err);
+  if (rc != BS_OK) return rc;
   if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
-  if (rc == BS_OK)
-    rc = bs_layer_build(rank->rank, core->method->method, &l->spec, &weights, l->bias.rows > 0 ? &bias : NULL,
-                        &made, err);
+  rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
+                      split->bias != GNONE ? &bias.source : NULL, &made, err);
   bs_rank_require(rank->rank, 0);
   if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
   if (rc != BS_OK) {
@@ -92,8 +99,9 @@ int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, gla
   glayer key = {.layer = NULL};
   graph_query(g, n, &q);
   key.weight = gweight_key(g, n, &q);
-  if (n->in[1] != GNONE) key.bias = gweight_row(g, n->in[1]);
-  int32_t rc = gmethod_spec(core->method, g, n, &key.spec, err);
+  const gnode_split *split = &g->splits[n->layer - 1];
+  if (split->bias != GNONE) key.bias = gweight_row(g, split->bias);
+  int32_t rc = gmethod_spec(core->method, g, n, split->role, split->bias, &key.arm, &key.spec, err);
   if (rc != BS_OK) return rc;
   if (key.spec.B < core->method->tokens) key.spec.B = core->method->tokens;
   glayer *l = find(core, &key);
@@ -125,8 +133,41 @@ int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, gla
 
 int32_t glayer_propose(const gbinding *b, const gstep *step, bs_proposal *out, bs_error *err) {
   const grank *r = b->rank;
-  return gmethod_propose(r->context, b->core->method, b->g, &b->g->nodes[step->node], r->api->rank(r->rank),
-                         out, err);
+  const gnode *n = &b->g->nodes[step->node];
+  const gnode_split *split = &b->g->splits[n->layer - 1];
+  return gmethod_propose(r->context, b->core->method, b->g, n, split->role, split->bias,
+                         r->api->rank(r->rank), out, err);
+}
+
+int32_t glayer_gather(grank *r, const bs_tensor *x, bs_tensor *out, bs_error *err) {
+  const uint32_t ranks = r->api->world_size(r->rank), size = BS_DTYPE_BYTES(x->dtype);
+  const int64_t rows = x->dims[0], mine = x->dims[1];
+  const uint64_t n = (uint64_t)rows * (uint64_t)mine;
+  unsigned char *parts = malloc(n * ranks * size + 1u), *whole = malloc(n * ranks * size + 1u);
+  const bs_collective gather = {.struct_size = (uint32_t)sizeof gather,
+                                .kind = BS_COLL_ALL_GATHER,
+                                .dtype_in = x->dtype,
+                                .dtype_out = x->dtype,
+                                .rows = 1,
+                                .count = n,
+                                .site = "split.gather",
+                                .flags = BS_COLL_CONTROL};
+  int32_t rc = parts == NULL || whole == NULL ? no_memory(err) : BS_OK;
+  if (rc == BS_OK) rc = bs_rank_collective_host(r->rank, &gather, x->data, n, parts, n * ranks, err);
+  for (int64_t row = 0; rc == BS_OK && row < rows; row++)
+    for (uint32_t k = 0; k < ranks; k++)
+      memcpy(whole + ((uint64_t)row * ranks + k) * (uint64_t)mine * size,
+             parts + (k * n + (uint64_t)(row * mine)) * size, (size_t)mine * size);
+  free(parts);
+  if (rc != BS_OK) {
+    free(whole);
+    return rc;
+  }
+  *out = *x;
+  out->dims[1] = mine * ranks;
+  out->strides[0] = mine * ranks;
+  out->data = whole;
+  return BS_OK;
 }
 
 int32_t glayer_run(const glayer *l, bs_tensor *const *args, bs_error *err) {
