@@ -26,9 +26,9 @@ typedef struct bs_plan bs_plan;           /* a prepared op */
 typedef struct bs_coll_plan bs_coll_plan; /* a prepared collective */
 typedef struct bs_group bs_group;         /* a sub-world */
 
-/* The account that a tensor's bytes are counted on. BS_LIFE_CALL, since 0.15, is memory of one call of a layer
- * that is not trained. It is not zero, and what a call leaves there is lost: the layers of a rank may have
- * it in common. A method asks for it in `build`, where all tensors of the layer get separate places. At
+/* The account that a tensor's bytes are counted on. BS_LIFE_CALL, since 0.15, is memory of one call of a
+ * layer that is not trained. It is not zero, and what a call leaves there is lost: the layers of a rank may
+ * have it in common. A method asks for it in `build`, where all tensors of the layer get separate places. At
  * other times, and in a layer with BS_LAYER_BACKWARD, it is memory like BS_LIFE_SCRATCH. */
 enum bs_lifetime { BS_LIFE_WEIGHTS = 1, BS_LIFE_ACTIVATION = 2, BS_LIFE_SCRATCH = 3, BS_LIFE_CALL = 4 };
 
