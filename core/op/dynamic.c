@@ -127,7 +127,8 @@ static uint64_t elements_but(const view *v, uint32_t dim) {
 static uint64_t term_flops(const bs_op_links *links, const bs_op_term *term, const view *views) {
   const view *of = &views[term->arg], *by = &views[term->by_arg];
   int64_t keys = 0;
-  if (links->sight.of_attention)
+  if (of->dims == NULL) return 0;
+  if (links->sight.of_attention && by->dims != NULL)
     return bs_mul_sat(bs_mul_sat(term->factor, elements_but(of, 2)),
                       pairs_seen(&links->sight, of->dims[2], by->dims[term->by_dim], &keys));
   const uint64_t flops = bs_mul_sat(term->factor, elements(of));
@@ -139,7 +140,8 @@ static uint64_t term_flops(const bs_op_links *links, const bs_op_term *term, con
 static uint64_t elements_read(const bs_op_links *links, const view *views, uint32_t i) {
   const view *v = &views[i];
   int64_t dims[BS_MAX_DIMS] = {0};
-  if (!links->sight.of_attention || (i != 1 && i != 2)) return elements_held(v, v->dims);
+  if (!links->sight.of_attention || (i != 1 && i != 2) || views[0].dims == NULL || views[1].dims == NULL)
+    return elements_held(v, v->dims);
   memcpy(dims, v->dims, v->rank * sizeof *dims);
   pairs_seen(&links->sight, views[0].dims[2], views[1].dims[2], &dims[2]);
   return elements_held(v, dims);
