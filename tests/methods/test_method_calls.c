@@ -25,6 +25,7 @@ typedef struct variant {
   uint32_t flags;
   uint32_t idle;  /* 1: it takes nothing of the block */
   uint32_t wrong; /* 1: its values may be NaN themselves */
+  int64_t k;      /* 0: K */
   const char *backend;
 } variant;
 
@@ -60,6 +61,11 @@ static const variant variants[] = {
     {"masked_split", NULL, 2, .dtype = BS_BF16},
     {"masked_split", NULL, 2, .x = BS_SPLIT, .idle = 1}, /* its x is spread over zeros that stay */
     {"masked_split", "magnitude", 2, .dtype = BS_BF16, .backend = "cpu"},
+    /* Fewer columns than ranks or leaves: zeros stand in for what is not there, and stay. */
+    {"row_parallel", NULL, 4, .dtype = BS_BF16, .k = 2},
+    {"row_parallel", NULL, 2, {"repro"}, {"R3"}, .k = 5},
+    {"blockshock", "magnitude", 4, {"slices"}, {"row"}, .dtype = BS_BF16, .k = 4},
+    {"row_parallel", NULL, 4, {"mixed", "mixed_dtype"}, {"0", "f8e4m3"}, .dtype = BS_BF16, .k = 3},
 };
 
 /* A trained one keeps what backward reads. */
@@ -102,7 +108,7 @@ static bs_layer *build(bs_rank *rank, const job *j, int i) {
   bs_source w, bias;
   bs_layer *layer = NULL;
   bs_error err = BS_ERROR_INIT;
-  ck_assert_int_eq(bs_source_from_memory(j->w[i], BS_F32, N, K, K, &w, &err), BS_OK);
+  ck_assert_int_eq(bs_source_from_memory(j->w[i], BS_F32, N, j->spec.K, j->spec.K, &w, &err), BS_OK);
   ck_assert_int_eq(bs_source_from_memory(j->bias, BS_F32, 1, N, N, &bias, &err), BS_OK);
   ck_assert_msg(bs_layer_build(rank, j->method, &j->spec, &w, &bias, &layer, &err) == BS_OK, "%s",
                 err.message);
@@ -118,11 +124,12 @@ static bs_tensor make_x(bs_rank *rank, const job *j, bs_layer *layer) {
   bs_error err = BS_ERROR_INIT;
   int64_t begin = 0, rows = B;
   ck_assert_int_eq(bs_layer_owns(layer, &own, &err), BS_OK);
-  const int64_t cols = j->spec.x_placement == BS_SPLIT && own.columns != NULL ? own.columns->count : K;
+  const int64_t cols =
+      j->spec.x_placement == BS_SPLIT && own.columns != NULL ? own.columns->count : j->spec.K;
   if (j->spec.x_placement == BS_SPLIT_TOKENS) bs_share(B, me, j->v->world, &begin, &rows);
   bs_tensor x = matrix(rank, j->spec.x_dtype, rows, cols);
   for (int64_t i = 0; i < rows * cols; i++)
-    bs_store_f64(x.dtype, x.data, i, (double)j->x[begin * K + i] + 0.25 * me);
+    bs_store_f64(x.dtype, x.data, i, (double)j->x[begin * j->spec.K + i] + 0.25 * me);
   return x;
 }
 
@@ -221,9 +228,9 @@ static void run_job(job *j, int32_t (*rank_main)(bs_rank *, void *, bs_error *))
 }
 
 static job job_of(const variant *v, bs_mask *mask) {
-  job j = {
-      .v = v, .method = v->method, .spec = mf_spec(B, N, K, v->dtype != 0 ? v->dtype : (uint32_t)BS_F32)};
+  job j = {.v = v, .method = v->method};
   static char *keys[2], *values[2];
+  j.spec = mf_spec(B, N, v->k > 0 ? v->k : K, v->dtype != 0 ? v->dtype : (uint32_t)BS_F32);
   for (int i = 0; i < 2 && v->keys[i] != NULL; i++) {
     keys[i] = (char *)(uintptr_t)v->keys[i];
     values[i] = (char *)(uintptr_t)v->values[i];
@@ -301,7 +308,7 @@ static int32_t trained_main(bs_rank *rank, void *arg, bs_error *err) {
   ck_assert_int_eq(bs_layer_owns(layer, &own, err), BS_OK);
   bs_tensor x = make_x(rank, j, layer), y = make_y(rank, j), dy = make_y(rank, j);
   bs_tensor dx = matrix(rank, x.dtype, x.dims[0], x.dims[1]);
-  bs_tensor dw = matrix(rank, BS_F32, own.row_count, own.columns != NULL ? own.columns->count : K);
+  bs_tensor dw = matrix(rank, BS_F32, own.row_count, own.columns != NULL ? own.columns->count : j->spec.K);
   forward(layer, &x, &y, 0);
   memcpy(dy.data, y.data, y.bytes);
   ck_assert_msg(bs_layer_backward(layer, &x, &dy, &dx, &dw, NULL, NULL, err) == BS_OK, "%s", err->message);
