@@ -10,12 +10,13 @@
  * in the rank's own again. The block stays the caller's. */
 BS_API void bs_rank_lend_scratch(bs_rank *rank, void *block);
 /* Layers that are built from now on have their memory of one call (BS_LIFE_CALL) in `block`: memory of the
- * backend, 64-byte aligned, that at most one of them uses at a time. Each build takes from its start on; what
- * does not fit is allocated like scratch, and so is all of a layer that is built for backward. NULL: no
- * block. The block stays the caller's. It is kept until the layers that were built meanwhile are freed. */
+ * backend, 64-byte aligned at least, that at most one of them uses at a time. Each build takes from its start
+ * on; what does not fit is allocated like scratch, and so is all of a layer that is built for backward. NULL:
+ * no block. The block stays the caller's. It is kept until the layers that were built meanwhile are freed. */
 BS_API void bs_rank_lend_calls(bs_rank *rank, void *block, uint64_t bytes);
-/* A block of a proposal's workspace_bytes and these surely fits: tensors begin at multiples of 64 bytes. */
-#define BS_CALLS_EDGES 2048u
+/* A block of a proposal's workspace_bytes and these surely has room: tensors begin at multiples of 256 bytes
+ * from its start, and our methods take less than 32. */
+#define BS_CALLS_EDGES 8192u
 /* The most bytes of a block that any build so far would have used, whether it was lent one or not. */
 BS_API uint64_t bs_rank_calls_bytes(const bs_rank *rank);
 /* Bytes of the rank's own scratch: the most that any of its plans reserved so far. */

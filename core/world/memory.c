@@ -14,6 +14,7 @@
 #include "core/world/world.h"
 
 #define ALIGN 64u
+#define CALL_ALIGN 256u /* as a device's own allocations: libraries choose kernels by it */
 #define HOST_HEADER 64u /* before a host allocation: its size, keeping 64-byte alignment */
 #define PANEL_BYTES (1u << 20)
 
@@ -157,7 +158,7 @@ void bs_memory_calls_end(bs_rank *rank) {
 /* A place in the block that is lent; 0 where it is not, or is too small. Empty tensors have one each too. */
 static int take_of_calls(bs_rank *rank, uint64_t bytes, void **out_ptr) {
   bs_calls *c = &rank->calls;
-  const uint64_t whole = bytes != 0 ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN; /* bytes <= INT64_MAX */
+  const uint64_t whole = bytes != 0 ? (bytes + CALL_ALIGN - 1) / CALL_ALIGN * CALL_ALIGN : CALL_ALIGN;
   if (!c->open) return 0;
   c->need = c->need > UINT64_MAX - whole ? UINT64_MAX : c->need + whole;
   if (c->block == NULL || whole > c->bytes - c->at || block_room(rank, NULL) != BS_OK) return 0;
