@@ -99,18 +99,30 @@ static int32_t number(bs_context *context, const char *name, double *out, bs_err
 }
 
 static int32_t read_roof(bs_context *context, sim_roof *roof, bs_error *err) {
-  double flops = 0, mem = 0, launch = 0;
+  double flops = 0, mem = 0, shared = 0, launch = 0;
   char how[16];
   int32_t rc = number(context, "flops", &flops, err);
   if (rc == BS_OK) rc = number(context, "mem_Bps", &mem, err);
+  if (rc == BS_OK) rc = number(context, "mem_shared_Bps", &shared, err);
   if (rc == BS_OK) rc = number(context, "launch_s", &launch, err);
   if (rc == BS_OK) rc = bs_sim_param(context, "roofline", how, sizeof how, err);
   if (rc != BS_OK) return rc;
   *roof = (sim_roof){.flops = sim_rate(flops),
                      .mem_Bps = sim_rate(mem),
+                     .mem_shared_Bps = sim_rate(shared),
                      .launch = sim_seconds_ps(launch),
                      .roofline = strcmp(how, "p6") == 0 ? SIM_ROOFLINE_P6 : SIM_ROOFLINE_MAX};
   return BS_OK;
+}
+
+/* The groups of a topology are the plugin's alone. */
+static int32_t check_shared(const sim_machine *m, const sim_roof *roof, bs_error *err) {
+  if (roof->mem_shared_Bps == 0 || m->topology == NULL || strncmp(m->topology, "hier", 4) != 0) return BS_OK;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-TRACE-SHARED",
+               "plugins.sim.mem_shared_Bps with the topology %.60s: a trace has no memory of a group",
+               m->topology);
+  bs_error_hint(err, "another topology, or --set plugins.sim.mem_shared_Bps=0");
+  return BS_UNSUPPORTED;
 }
 
 static int32_t read_links(const sim_machine *machine, bs_trace_machine *m, bs_error *err) {
@@ -158,6 +170,8 @@ static int32_t open_machine(request *r, bs_error *err) {
     return bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
                         "--with loggp-ns has no topology: leave one of both out");
   rc = read_roof(m->context, &r->place.machine.roof, err);
+  r->place.machine.roof.sharers = r->et.n_ranks;
+  if (rc == BS_OK) rc = check_shared(m, &r->place.machine.roof, err);
   if (rc == BS_OK) rc = read_links(m, &r->place.machine, err);
   if (rc == BS_OK && m->topology != NULL)
     rc = bs_trace_place_open(m->context, m->topology, r->et.n_ranks, &r->place, err);

@@ -64,8 +64,9 @@ static int both(const worlds *w, mf_case *l, bs_error *why) {
   for (uint32_t r = 0; r < l->world; r++)
     kit_assert(driven.rank[r].y_bytes == threads.rank[r].y_bytes &&
                    memcmp(driven.rank[r].y_bits, threads.rank[r].y_bits, threads.rank[r].y_bytes) == 0,
-               "%s: rank %u of %u has other bits in a world of coroutines than in one of threads", l->method,
-               r, l->world);
+               "%s: rank %u of %u has other bits in a world of coroutines, where memory of one call "
+               "(BS_LIFE_CALL) is not zero, than in one of threads",
+               l->method, r, l->world);
   check_stack(l, &shim);
   check_memory(l, &threads);
   mf_free(&threads);

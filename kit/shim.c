@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "kit/driven.h"
+#include "kit/layer.h"
 
 const char *const kit_phase_names[KIT_PHASES] = {"build", "forward", "read_weights"};
 
@@ -26,6 +27,35 @@ static void gave(int kind) {
 }
 static int fails(const char *service, bs_error *err) {
   return faulty != NULL && kit_host_fails(faulty, service, err);
+}
+
+/* Memory of one call (BS_LIFE_CALL) of a layer. */
+enum { CALLS = 64 };
+typedef struct calls {
+  int open; /* the layer is built, and not for backward */
+  uint32_t n;
+  bs_tensor at[CALLS];
+} calls;
+static calls *building[KIT_SHIM_RANKS];
+
+/* Before the first call another layer has worked there: NaN, in floats. */
+static void poison(calls *c) {
+  if (strcmp(kit_method_backend(), "ref") != 0) return;
+  for (uint32_t i = 0; i < c->n; i++) memset(c->at[i].data, 0xFF, c->at[i].bytes);
+  c->n = 0;
+}
+
+static void keep_calls(bs_rank *rank, uint32_t lifetime, const bs_tensor *t) {
+  const uint32_t r = bs_rank_get_api()->rank(rank);
+  calls *c = r < KIT_SHIM_RANKS ? building[r] : NULL;
+  if (lifetime == BS_LIFE_CALL && c != NULL && c->open && c->n < CALLS) c->at[c->n++] = *t;
+}
+
+static void drop_calls(bs_rank *rank, const bs_tensor *t) {
+  const uint32_t r = bs_rank_get_api()->rank(rank);
+  calls *c = r < KIT_SHIM_RANKS ? building[r] : NULL;
+  for (uint32_t i = 0; c != NULL && i < c->n; i++)
+    if (c->at[i].data == t->data) c->at[i--] = c->at[--c->n];
 }
 
 static kit_taken taken[KIT_SHIM_RANKS];
@@ -127,12 +157,16 @@ static int32_t f_tensor_alloc(bs_rank *rank, const bs_tensor_desc *d, uint32_t l
   if (fails("tensor_alloc", err)) return BS_NO_MEMORY;
   const int32_t rc = bs_rank_get_api()->tensor_alloc(rank, d, lifetime, out, err);
   if (rc == BS_OK && out->data != NULL) took(TENSOR);
+  if (rc == BS_OK) keep_calls(rank, lifetime, out);
   kit_taken *t = rc == BS_OK ? taken_of(rank) : NULL;
   if (t != NULL) *(lifetime == BS_LIFE_WEIGHTS ? &t->kept : &t->scratch) += out->bytes;
   return rc;
 }
 static void f_tensor_free(bs_rank *rank, bs_tensor *t) {
-  if (t != NULL && t->data != NULL) gave(TENSOR);
+  if (t != NULL && t->data != NULL) {
+    gave(TENSOR);
+    drop_calls(rank, t);
+  }
   bs_rank_get_api()->tensor_free(rank, t);
 }
 static int32_t f_tensor_read(bs_rank *rank, const bs_source *s, int64_t row, const bs_partition *cols,
@@ -253,6 +287,7 @@ typedef struct layer {
   kit_shim *s;
   uint32_t rank;
   void *real;
+  calls calls;
 } layer;
 
 static void keep_stack(kit_shim *s, uint32_t phase, uint32_t rank) {
@@ -275,10 +310,13 @@ static int32_t s_build(void *state, const bs_rank_api *api, bs_rank *rank, const
   kit_assert(l != NULL, "no memory");
   l->s = s;
   l->rank = api->rank(rank);
+  l->calls.open = (spec->flags & BS_LAYER_BACKWARD) == 0;
+  if (l->rank < KIT_SHIM_RANKS) building[l->rank] = &l->calls;
   kit_stack_paint();
   const int32_t rc =
       s->real->build(s->state, &the_api, rank, spec, weights, spec->has_bias ? bias : NULL, &l->real, err);
   keep_stack(s, KIT_BUILD, l->rank);
+  if (l->rank < KIT_SHIM_RANKS) building[l->rank] = NULL;
   if (rc == BS_OK)
     *out = l;
   else
@@ -290,6 +328,7 @@ static int32_t s_forward(void *opaque, const bs_tensor *x, bs_tensor *y, bs_stre
   layer *l = opaque;
   here = l->rank < KIT_SHIM_RANKS ? l->s->stop : NULL;
   here_rank = l->rank;
+  poison(&l->calls);
   kit_stack_paint();
   const int32_t rc = l->s->real->forward(l->real, x, y, stream, err);
   keep_stack(l->s, KIT_FORWARD, l->rank);

@@ -11,6 +11,11 @@ static inline uint64_t sim_add(uint64_t a, uint64_t b) {
   return a > SIM_NEVER - b ? SIM_NEVER : a + b;
 }
 
+/* a b, or SIM_NEVER. */
+static inline uint64_t sim_times(uint64_t a, uint64_t b) {
+  return b != 0 && a > SIM_NEVER / b ? SIM_NEVER : a * b;
+}
+
 static inline uint64_t sim_max(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }

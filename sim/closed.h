@@ -42,10 +42,6 @@ typedef struct sim_closed {
 /* All sums stop at SIM_NEVER. A group of one takes nothing. */
 void sim_closed_of(const sim_wire *wire, const sim_closed_call *call, sim_closed *out_closed);
 
-/* a b, or SIM_NEVER. */
-static inline uint64_t sim_times(uint64_t a, uint64_t b) {
-  return b != 0 && a > SIM_NEVER / b ? SIM_NEVER : a * b;
-}
 /* The least n with 2^n >= ranks. */
 static inline uint32_t sim_log2_up(uint32_t ranks) {
   uint32_t n = 0;

@@ -27,9 +27,17 @@ static uint64_t p6(uint64_t more, uint64_t less) {
   return sim_round((double)more * cbrt(sqrt(1.0 + r3 * r3)));
 }
 
+uint64_t sim_shared_ps(const sim_roof *roof, uint64_t bytes) {
+  return sim_amount_ps(sim_times(bytes, roof->sharers > 0 ? roof->sharers : 1), roof->mem_shared_Bps);
+}
+
+uint64_t sim_memory_ps(const sim_roof *roof, uint64_t bytes) {
+  return sim_max(sim_amount_ps(bytes, roof->mem_Bps), sim_shared_ps(roof, bytes));
+}
+
 void sim_op_cost(const sim_roof *roof, uint64_t flops, uint64_t bytes, sim_op_time *out) {
   out->compute = sim_amount_ps(flops, roof->flops);
-  out->memory = sim_amount_ps(bytes, roof->mem_Bps);
+  out->memory = sim_memory_ps(roof, bytes);
   const uint64_t more = sim_max(out->compute, out->memory);
   const uint64_t less = more == out->compute ? out->memory : out->compute;
   out->run = roof->roofline == SIM_ROOFLINE_P6 ? p6(more, less) : more;

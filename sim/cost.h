@@ -10,11 +10,12 @@
 enum sim_roofline { SIM_ROOFLINE_MAX = 0, SIM_ROOFLINE_P6 = 1 };
 
 typedef struct sim_roof {
-  uint64_t flops;    /* per second; 0: no time */
-  uint64_t mem_Bps;  /* bytes per second; 0: no time */
-  uint64_t launch;   /* ps an op */
-  uint32_t roofline; /* enum sim_roofline */
-  uint32_t reserved;
+  uint64_t flops;          /* per second; 0: no time */
+  uint64_t mem_Bps;        /* bytes per second; 0: no time */
+  uint64_t launch;         /* ps an op */
+  uint32_t roofline;       /* enum sim_roofline */
+  uint32_t sharers;        /* ranks of one machine, whose ops run at the same time; 0: as 1 */
+  uint64_t mem_shared_Bps; /* bytes per second that they have together; 0: as many as they want */
 } sim_roof;
 
 typedef struct sim_op_time {
@@ -26,6 +27,10 @@ typedef struct sim_op_time {
 uint64_t sim_amount_ps(uint64_t amount, uint64_t per_second);
 /* A rate as a whole number a second: at least 1, and 0 for one that is 0 or too large to matter. */
 uint64_t sim_rate(double per_second);
+/* Bytes of memory in ps: the larger of bytes / mem_Bps and bytes x sharers / mem_shared_Bps; and the second
+ * alone. */
+uint64_t sim_memory_ps(const sim_roof *roof, uint64_t bytes);
+uint64_t sim_shared_ps(const sim_roof *roof, uint64_t bytes);
 void sim_op_cost(const sim_roof *roof, uint64_t flops, uint64_t bytes, sim_op_time *out_time);
 
 /* The parts of a clock's time. WAIT: for other ranks. */

@@ -79,31 +79,83 @@ static uint64_t elements(const view *v) {
   return n;
 }
 
-/* The number of elements in memory: a dimension of stride 0 counts as one. Strides that are all 0 mean a
- * dense tensor. */
-static uint64_t elements_held(const view *v) {
+/* The number of elements in memory of a view with other dims: a dimension of stride 0 counts as one. Strides
+ * that are all 0 mean a dense tensor. */
+static uint64_t elements_held(const view *v, const int64_t *dims) {
   uint64_t n = 1;
   int dense = 1;
   for (uint32_t d = 0; d < v->rank; d++) dense &= v->strides[d] == 0;
   for (uint32_t d = 0; d < v->rank; d++)
-    if (dense || v->strides[d] != 0 || v->dims[d] == 0) n = bs_mul_sat(n, (uint64_t)v->dims[d]);
+    if (dense || v->strides[d] != 0 || dims[d] == 0) n = bs_mul_sat(n, (uint64_t)dims[d]);
   return n;
+}
+
+__extension__ typedef __int128 wide;
+
+/* The sum of the keys below s + first, of `keys` keys, over the queries s. */
+static wide keys_below(wide first, int64_t queries, int64_t keys) {
+  const wide n = queries, all = keys;
+  const wide from = first < 0 ? -first < n ? -first : n : 0; /* the queries before see none */
+  wide to = all - first > from ? all - first : from;         /* the queries from here on see all */
+  if (to > n) to = n;
+  return (to - from) * (from + to - 1 + 2 * first) / 2 + (n - to) * all;
+}
+
+/* The pairs that are seen, and the keys that some query sees. One query more sees one key more at most, so
+ * both follow from the keys below the ends of two runs. */
+static uint64_t pairs_seen(const bs_op_sight *sight, int64_t queries, int64_t keys, int64_t *out_keys) {
+  const wide at = sight->causal == BS_CAUSAL_LOWER_RIGHT ? (wide)keys - queries : 0;
+  const int ends = sight->causal != BS_CAUSAL_NONE || sight->right > 0;
+  const wide end = at + (sight->causal != BS_CAUSAL_NONE ? 1 : sight->right);
+  const wide begin = at - sight->left + 1;
+  wide pairs = ends ? keys_below(end, queries, keys) : (wide)queries * keys;
+  *out_keys = queries == 0 ? 0 : keys;
+  if (ends && queries > 0) *out_keys = (int64_t)keys_below(end + queries - 1, 1, keys);
+  if (sight->left > 0) pairs -= keys_below(begin, queries, keys);
+  if (sight->left > 0 && queries > 0) *out_keys -= (int64_t)keys_below(begin, 1, keys);
+  return pairs > (wide)UINT64_MAX ? UINT64_MAX : (uint64_t)pairs;
+}
+
+/* The elements of an arg, without one of its dims. */
+static uint64_t elements_but(const view *v, uint32_t dim) {
+  uint64_t n = 1;
+  for (uint32_t d = 0; d < v->rank; d++)
+    if (d != dim) n = bs_mul_sat(n, (uint64_t)v->dims[d]);
+  return n;
+}
+
+static uint64_t term_flops(const bs_op_links *links, const bs_op_term *term, const view *views) {
+  const view *of = &views[term->arg], *by = &views[term->by_arg];
+  int64_t keys = 0;
+  if (of->dims == NULL) return 0;
+  if (links->sight.of_attention && by->dims != NULL)
+    return bs_mul_sat(bs_mul_sat(term->factor, elements_but(of, 2)),
+                      pairs_seen(&links->sight, of->dims[2], by->dims[term->by_dim], &keys));
+  const uint64_t flops = bs_mul_sat(term->factor, elements(of));
+  return term->by_arg != term->arg && by->dims != NULL ? bs_mul_sat(flops, (uint64_t)by->dims[term->by_dim])
+                                                       : flops;
+}
+
+/* K and V of attention: what is seen of them. */
+static uint64_t elements_read(const bs_op_links *links, const view *views, uint32_t i) {
+  const view *v = &views[i];
+  int64_t dims[BS_MAX_DIMS] = {0};
+  if (!links->sight.of_attention || (i != 1 && i != 2) || views[0].dims == NULL || views[1].dims == NULL)
+    return elements_held(v, v->dims);
+  memcpy(dims, v->dims, v->rank * sizeof *dims);
+  pairs_seen(&links->sight, views[0].dims[2], views[1].dims[2], &dims[2]);
+  return elements_held(v, dims);
 }
 
 static void cost(const bs_op_links *links, const view *views, uint32_t nargs, uint64_t *out_flops,
                  uint64_t *out_bytes) {
   *out_flops = *out_bytes = 0;
-  for (uint32_t t = 0; t < links->nterms; t++) {
-    const bs_op_term *term = &links->terms[t];
-    uint64_t flops = bs_mul_sat(term->factor, elements(&views[term->arg]));
-    if (term->by_arg != term->arg && views[term->by_arg].dims != NULL)
-      flops = bs_mul_sat(flops, (uint64_t)views[term->by_arg].dims[term->by_dim]);
-    *out_flops = bs_add_sat(*out_flops, flops);
-  }
+  for (uint32_t t = 0; t < links->nterms; t++)
+    *out_flops = bs_add_sat(*out_flops, term_flops(links, &links->terms[t], views));
   for (uint32_t i = 0; i < nargs; i++)
     if (views[i].dims != NULL && links->touched[i] != 0)
       *out_bytes = bs_add_sat(*out_bytes, bs_mul_sat(links->touched[i] * BS_DTYPE_BYTES(views[i].dtype),
-                                                     elements_held(&views[i])));
+                                                     elements_read(links, views, i)));
 }
 
 void bs_op_cost_dynamic(const bs_op_schema *schema, const bs_op_query *q, uint64_t *out_flops,

@@ -13,6 +13,14 @@ typedef struct bs_op_term {
   uint8_t by_arg, by_dim; /* by_arg == arg: by nothing */
 } bs_op_term;
 
+/* Which keys the queries of attention see: its attrs. Its terms then count only the pairs of a query (dim 2
+ * of a term's arg) and a key (by_dim) that is seen, and K and V count only the keys that some query sees. */
+typedef struct bs_op_sight {
+  uint32_t of_attention; /* 0: all of this says nothing */
+  uint32_t causal;       /* enum bs_causal */
+  int64_t left, right;   /* windows; 0: none */
+} bs_op_sight;
+
 /* The dims of a dynamic op's query that must stay equal. links[i][d] 0: dim d of arg i stays as prepared.
  * Other dims with the same number are equal at run, and may be smaller than prepared. */
 typedef struct bs_op_links {
@@ -21,6 +29,7 @@ typedef struct bs_op_links {
   uint8_t used;                    /* the largest number so far */
   uint32_t nterms;
   bs_op_term terms[2];
+  bs_op_sight sight;
 } bs_op_links;
 
 typedef struct bs_op_schema {

@@ -133,8 +133,9 @@ void bs_op_link_attention(const bs_op_query *q, bs_op_links *links) {
   bs_op_link(q, links, 3, 3, 1, 2);
   for (uint32_t i = 0; i < q->nargs; i++) links->touched[i] = 1;
   links->nterms = 2;
-  links->terms[0] = (bs_op_term){2, 0, 1, 2}; /* as if nothing were masked */
+  links->terms[0] = (bs_op_term){2, 0, 1, 2}; /* of the pairs that are seen, whatever the mask says */
   links->terms[1] = (bs_op_term){2, 6, 1, 2};
+  links->sight = (bs_op_sight){1, (uint32_t)q->attrs[0], q->attrs[1], q->attrs[2]};
 }
 
 /* ---- attention_dx: attention's, without descale; then dY, dQ, dK, dV ------------------------- */
@@ -167,6 +168,6 @@ void bs_op_link_attention_dx(const bs_op_query *q, bs_op_links *links) {
     bs_op_link(q, links, 9 + i, 0, 0, 0);
     bs_op_link(q, links, 9 + i, 2, i == 0 ? 0 : 1, 2);
   }
-  links->terms[0] = (bs_op_term){6, 0, 1, 2}; /* scores, dQ and dK, as if nothing were masked */
+  links->terms[0] = (bs_op_term){6, 0, 1, 2}; /* scores, dQ and dK */
   links->terms[1] = (bs_op_term){4, 8, 1, 2}; /* dP and dV */
 }

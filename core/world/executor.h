@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * executor.h - what an executor that runs many plans of one rank asks of it beyond blockshock.h: where their
- * scratch is. Called from the rank's thread, between runs. */
+ * scratch is, and the memory of one call of its layers. Called from the rank's thread, between runs. */
 #ifndef BS_CORE_WORLD_EXECUTOR_H
 #define BS_CORE_WORLD_EXECUTOR_H
 #include "core/op/watch.h"
@@ -9,6 +9,16 @@
  * aligned, as large as bs_dispatch_scratch says of each plan that runs meanwhile (core/op/dispatch.h). NULL:
  * in the rank's own again. The block stays the caller's. */
 BS_API void bs_rank_lend_scratch(bs_rank *rank, void *block);
+/* Layers that are built from now on have their memory of one call (BS_LIFE_CALL) in `block`: memory of the
+ * backend, 64-byte aligned at least, that at most one of them uses at a time. Each build takes from its start
+ * on; what does not fit is allocated like scratch, and so is all of a layer that is built for backward. NULL:
+ * no block. The block stays the caller's. It is kept until the layers that were built meanwhile are freed. */
+BS_API void bs_rank_lend_calls(bs_rank *rank, void *block, uint64_t bytes);
+/* A block of a proposal's workspace_bytes and these surely has room: tensors begin at multiples of 256 bytes
+ * from its start, and our methods take less than 32. */
+#define BS_CALLS_EDGES 8192u
+/* The most bytes of a block that any build so far would have used, whether it was lent one or not. */
+BS_API uint64_t bs_rank_calls_bytes(const bs_rank *rank);
 /* Bytes of the rank's own scratch: the most that any of its plans reserved so far. */
 BS_API uint64_t bs_rank_scratch_bytes(const bs_rank *rank);
 /* All that is asked of the rank's ops from now on, methods' queries included, has these flags

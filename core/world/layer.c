@@ -110,7 +110,9 @@ static int32_t build(bs_rank *rank, bs_group *group, const char *method, const b
   const bs_rank_api *api = group != NULL ? bs_facade_api() : bs_rank_get_api();
   int timed = !bs_region_running(rank, BS_REGION_BUILD); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_BUILD);
+  if ((spec->flags & BS_LAYER_BACKWARD) == 0) bs_memory_calls_begin(rank); /* else backward reads it too */
   rc = m->build(state, api, seen_rank, &seen, weights, spec->has_bias ? bias : NULL, &layer->object, err);
+  bs_memory_calls_end(rank);
   if (timed) bs_region_end(rank, BS_REGION_BUILD);
   if (rc == BS_OK && layer->object == NULL)
     rc =

@@ -14,6 +14,7 @@
 #include "core/world/world.h"
 
 #define ALIGN 64u
+#define CALL_ALIGN 256u /* as a device's own allocations: libraries choose kernels by it */
 #define HOST_HEADER 64u /* before a host allocation: its size, keeping 64-byte alignment */
 #define PANEL_BYTES (1u << 20)
 
@@ -62,20 +63,27 @@ static int32_t device_alloc(bs_rank *rank, uint64_t bytes, void **out_ptr, bs_er
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM-DEVICE", "backend %s gave no memory for %llu bytes",
                       rank->world->backend->name, (unsigned long long)bytes);
   if (rc != BS_OK) return rc;
-  rank->blocks[rank->nblocks].ptr = ptr;
-  rank->blocks[rank->nblocks].bytes = bytes;
-  rank->nblocks++;
+  rank->blocks[rank->nblocks++] = (bs_block){.ptr = ptr, .bytes = bytes};
   bs_memory_add(rank->world, bytes);
   *out_ptr = ptr;
   return BS_OK;
 }
 
 /* Newest first: what was allocated last is mostly freed first. */
-static void device_free(bs_rank *rank, void *ptr) {
+static int forget(bs_rank *rank, const void *ptr, uint32_t lent) {
   for (uint64_t i = rank->nblocks; i-- > 0;) {
-    if (rank->blocks[i].ptr != ptr) continue;
-    bs_memory_sub(rank->world, rank->blocks[i].bytes);
+    if (rank->blocks[i].ptr != ptr || rank->blocks[i].lent != lent) continue;
+    if (!lent) bs_memory_sub(rank->world, rank->blocks[i].bytes);
     rank->blocks[i] = rank->blocks[--rank->nblocks];
+    return 1;
+  }
+  return 0;
+}
+
+/* A lent block may be of the rank's own memory, and then begins where a place in it does: places go first. */
+static void device_free(bs_rank *rank, void *ptr) {
+  if (forget(rank, ptr, 1)) return;
+  if (forget(rank, ptr, 0)) {
     rank->world->backend->mem_free(rank->device, ptr);
     return;
   }
@@ -123,6 +131,41 @@ void bs_memory_scratch_free(void *user) {
 
 void bs_rank_lend_scratch(bs_rank *rank, void *block) {
   rank->lent = block;
+}
+
+/* ---- memory of one call of a layer ----------------------------------------------------------- */
+
+void bs_rank_lend_calls(bs_rank *rank, void *block, uint64_t bytes) {
+  rank->calls.block = block;
+  rank->calls.bytes = block != NULL ? bytes : 0;
+}
+
+uint64_t bs_rank_calls_bytes(const bs_rank *rank) {
+  return rank->calls.most;
+}
+
+void bs_memory_calls_begin(bs_rank *rank) {
+  rank->calls.at = rank->calls.need = 0;
+  rank->calls.open = 1;
+}
+
+void bs_memory_calls_end(bs_rank *rank) {
+  bs_calls *c = &rank->calls;
+  if (c->need > c->most) c->most = c->need;
+  c->open = 0;
+}
+
+/* A place in the block that is lent; 0 where it is not, or is too small. Empty tensors have one each too. */
+static int take_of_calls(bs_rank *rank, uint64_t bytes, void **out_ptr) {
+  bs_calls *c = &rank->calls;
+  const uint64_t whole = bytes != 0 ? (bytes + CALL_ALIGN - 1) / CALL_ALIGN * CALL_ALIGN : CALL_ALIGN;
+  if (!c->open) return 0;
+  c->need = c->need > UINT64_MAX - whole ? UINT64_MAX : c->need + whole;
+  if (c->block == NULL || whole > c->bytes - c->at || block_room(rank, NULL) != BS_OK) return 0;
+  *out_ptr = (char *)c->block + c->at;
+  c->at += whole;
+  rank->blocks[rank->nblocks++] = (bs_block){.ptr = *out_ptr, .bytes = bytes, .lent = 1};
+  return 1;
 }
 
 uint64_t bs_rank_scratch_bytes(const bs_rank *rank) {
@@ -217,10 +260,14 @@ static int32_t zero_device(bs_rank *rank, void *ptr, uint64_t bytes, bs_error *e
 int32_t bs_memory_tensor_alloc(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime,
                                bs_tensor *out_tensor, bs_error *err) {
   bs_tensor tensor;
-  if (lifetime < BS_LIFE_WEIGHTS || lifetime > BS_LIFE_SCRATCH)
+  if (lifetime < BS_LIFE_WEIGHTS || lifetime > BS_LIFE_CALL)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-LIFE", "unknown lifetime %u", lifetime);
   int32_t rc = tensor_extent(desc, &tensor, err);
   if (rc != BS_OK) return rc;
+  if (lifetime == BS_LIFE_CALL && take_of_calls(rank, tensor.bytes, &tensor.data)) {
+    *out_tensor = tensor;
+    return BS_OK;
+  }
   rc = device_alloc(rank, tensor.bytes, &tensor.data, err);
   if (rc != BS_OK) return rc;
   rc = zero_device(rank, tensor.data, tensor.bytes, err);

@@ -63,7 +63,18 @@ typedef struct bs_coll_counts {
 typedef struct bs_block {
   void *ptr;
   uint64_t bytes;
+  uint32_t lent; /* a place in an executor's block: not the rank's to free */
 } bs_block;
+
+/* memory.c: the memory of one call, of the layer that is built. */
+typedef struct bs_calls {
+  void *block; /* an executor's; NULL: none */
+  uint64_t bytes;
+  uint64_t at; /* its part that is taken by the layer, and what that would be in a block without an end */
+  uint64_t need;
+  uint64_t most; /* of the needs of all layers so far */
+  uint32_t open; /* a layer is built that may take of it */
+} bs_calls;
 
 struct bs_rank {
   bs_world *world;
@@ -91,9 +102,10 @@ struct bs_rank {
   uint64_t nblocks, blocks_capacity;
   void *scratch; /* memory.c: of all plans that asked for one */
   uint64_t scratch_bytes;
-  void *lent;          /* an executor's, in place of it; NULL: none */
-  uint32_t required;   /* flags of every query (bs_rank_require) */
-  pthread_t thread;    /* the rank's own */
+  void *lent;        /* an executor's, in place of it; NULL: none */
+  uint32_t required; /* flags of every query (bs_rank_require) */
+  bs_calls calls;
+  pthread_t thread;   /* the rank's own */
   bs_error sticky;     /* a misuse without a way to return it; ends the run */
   bs_rank_note *notes; /* rank_data.c: pointers that users keep here, by key */
 };
@@ -247,6 +259,9 @@ void bs_memory_exec_free(void *rank, void *ptr);
 int32_t bs_memory_tensor_alloc(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime,
                                bs_tensor *out_tensor, bs_error *err);
 void bs_memory_tensor_free(bs_rank *rank, bs_tensor *tensor);
+/* Around the build of a layer: what it takes of the memory of one call begins at the block's start. */
+void bs_memory_calls_begin(bs_rank *rank);
+void bs_memory_calls_end(bs_rank *rank);
 int32_t bs_memory_tensor_read(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
                               bs_tensor *out, bs_error *err);
 void *bs_memory_host_alloc(bs_rank *rank, uint64_t bytes);

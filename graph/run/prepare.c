@@ -127,6 +127,8 @@ static int32_t prepare_steps(gbinding *b, bs_error *err) {
     products += (uint32_t)graph_is_packed(b->g->nodes[id].op);
   b->args_memory = calloc((size_t)b->n_steps * BS_MAX_OP_ARGS + 1u, sizeof *b->args_memory);
   if (b->args_memory == NULL) return no_memory(err);
+  const int32_t room = b->core->method != NULL ? glayer_room(b->core, b->rank, b->g, err) : BS_OK;
+  if (room != BS_OK) return room;
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next, i++) {
     bs_tensor **args = (bs_tensor **)b->args_memory + (size_t)i * BS_MAX_OP_ARGS;
     if (graph_is_packed(b->g->nodes[id].op)) gcore_tell(b->core, "pack weights", ++product, products);

@@ -122,7 +122,9 @@ typedef struct gcore {
   double pack_s;
   struct gmethod *method; /* NULL: no method splits products */
   struct glayer **layers;
-  uint32_t n_layers, cap_layers;
+  void **calls; /* memory of one call of a layer: the newest block, and those of layers that were built over it */
+  uint64_t calls_bytes; /* of the newest */
+  uint32_t n_layers, cap_layers, n_calls, cap_calls;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
   void *progress_user;
 } gcore;

@@ -61,12 +61,14 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
     rc = bs_method_propose(rank->context, l->arm->name, &l->spec, rank->api->rank(rank->rank),
                            core->method->world_size, &proposal, err);
   if (rc == BS_OK)
-    rc = bs_memory_fits(proposal.weight_bytes + proposal.workspace_bytes, "BS-GRAPH-MEMORY",
+    rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY",
                         "a layer of the model", err);
   if (rc != BS_OK) return rc;
   if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
+  if (core->n_calls > 0) bs_rank_lend_calls(rank->rank, core->calls[core->n_calls - 1], core->calls_bytes);
   rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
                       split->bias != GNONE ? &bias.source : NULL, &made, err);
+  bs_rank_lend_calls(rank->rank, NULL, 0);
   bs_rank_require(rank->rank, 0);
   if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
   if (rc != BS_OK) {
@@ -79,6 +81,33 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   bs_layer_free(l->layer);
   l->layer = made;
   l->bytes = bytes;
+  return BS_OK;
+}
+
+int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
+  uint64_t most = 0;
+  for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) {
+    const gnode *n = &g->nodes[id];
+    const gnode_split *split = n->layer != 0 ? &g->splits[n->layer - 1] : NULL;
+    bs_proposal proposal;
+    if (split == NULL) continue;
+    const int32_t rc = gmethod_propose(rank->context, core->method, g, n, split->role, split->bias,
+                                       rank->api->rank(rank->rank), &proposal, err);
+    if (rc != BS_OK) return rc;
+    if (proposal.workspace_bytes > most) most = proposal.workspace_bytes;
+  }
+  if (most == 0 || most + BS_CALLS_EDGES <= core->calls_bytes) return BS_OK;
+  const uint64_t bytes = (most + BS_CALLS_EDGES + 255u) & ~UINT64_C(255);
+  int32_t rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the workspace of layers", err);
+  void *block = rc == BS_OK ? aligned_alloc(256, bytes) : NULL;
+  if (rc == BS_OK && (block == NULL || !ARRAY_GROW(core->calls, core->n_calls, core->cap_calls)))
+    rc = no_memory(err);
+  if (rc != BS_OK) {
+    free(block);
+    return rc;
+  }
+  core->calls[core->n_calls++] = block;
+  core->calls_bytes = bytes;
   return BS_OK;
 }
 
@@ -179,7 +208,10 @@ void glayer_free_all(gcore *core) {
     bs_layer_free(core->layers[i]->layer);
     free(core->layers[i]);
   }
+  for (uint32_t i = 0; i < core->n_calls; i++) free(core->calls[i]);
+  free(core->calls);
   free(core->layers);
+  core->calls = NULL;
   core->layers = NULL;
-  core->n_layers = 0;
+  core->n_layers = core->n_calls = 0;
 }

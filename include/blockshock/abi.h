@@ -29,7 +29,7 @@ extern "C" {
 
 /* The version of this ABI: major << 16 | minor (share/doc/blockshock/abi.md, "Versions"). */
 #define BS_ABI_MAJOR 0u
-#define BS_ABI_MINOR 14u
+#define BS_ABI_MINOR 15u
 #define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
 
 /* Marks the one symbol that a plugin exports. */

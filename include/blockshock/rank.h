@@ -26,8 +26,11 @@ typedef struct bs_plan bs_plan;           /* a prepared op */
 typedef struct bs_coll_plan bs_coll_plan; /* a prepared collective */
 typedef struct bs_group bs_group;         /* a sub-world */
 
-/* The account that a tensor's bytes are counted on. */
-enum bs_lifetime { BS_LIFE_WEIGHTS = 1, BS_LIFE_ACTIVATION = 2, BS_LIFE_SCRATCH = 3 };
+/* The account that a tensor's bytes are counted on. BS_LIFE_CALL, since 0.15, is memory of one call of a
+ * layer that is not trained. It is not zero, and what a call leaves there is lost: the layers of a rank may
+ * have it in common. A method asks for it in `build`, where all tensors of the layer get separate places. At
+ * other times, and in a layer with BS_LAYER_BACKWARD, it is memory like BS_LIFE_SCRATCH. */
+enum bs_lifetime { BS_LIFE_WEIGHTS = 1, BS_LIFE_ACTIVATION = 2, BS_LIFE_SCRATCH = 3, BS_LIFE_CALL = 4 };
 
 /* The built-in timer regions; other names are made with region_named. */
 enum bs_region {
@@ -98,8 +101,9 @@ typedef struct bs_rank_api {
   int32_t (*op_run)(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                     bs_error *err); /* the hot call */
   void (*op_release)(bs_plan *plan);
-  /* Device memory, 64-byte aligned, zero-filled, counted by lifetime. desc may be freed after the call
-   * (bs_desc_2d of plugin.h makes one). tensor_free of NULL, or of a tensor without memory, does nothing. */
+  /* Device memory, 64-byte aligned, zero-filled but for BS_LIFE_CALL, counted by lifetime. desc may be freed
+   * after the call (bs_desc_2d of plugin.h makes one). tensor_free of NULL, or of a tensor without memory,
+   * does nothing. */
   int32_t (*tensor_alloc)(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime, bs_tensor *out_tensor,
                           bs_error *err);
   void (*tensor_free)(bs_rank *rank, bs_tensor *tensor);

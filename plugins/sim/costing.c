@@ -17,13 +17,18 @@ static void charge(const sim_costing *c, sim_rank *rank, sim_time *stream, uint6
   sim_roof roof = rank->plugin->machine.roof;
   sim_op_time t;
   roof.flops = c->per_second;
+  roof.sharers = rank->sharers;
   sim_op_cost(&roof, flops, bytes, &t);
   sim_time_follow(stream, &rank->host);
   const sim_time before = *stream;
   if (inside != NULL && inside->launch > 0) roof.launch = inside->launch;
   sim_time_spend(stream, SIM_LAUNCH, roof.launch);
-  const int computes = inside != NULL ? inside->units_bind != 0 : t.compute >= t.memory;
-  sim_time_spend(stream, computes ? SIM_COMPUTE : SIM_MEMORY, inside != NULL ? inside->ps : t.run);
+  /* The inside has the device's memory, and no other device. */
+  const uint64_t shared = sim_shared_ps(&roof, bytes);
+  const int computes =
+      inside != NULL ? inside->units_bind != 0 && inside->ps >= shared : t.compute >= t.memory;
+  sim_time_spend(stream, computes ? SIM_COMPUTE : SIM_MEMORY,
+                 inside != NULL ? sim_max(inside->ps, shared) : t.run);
   sim_time_spend(&rank->host, SIM_LAUNCH, roof.launch);
   rank->compute_side = sim_add(rank->compute_side, t.compute);
   rank->memory_side = sim_add(rank->memory_side, t.memory);

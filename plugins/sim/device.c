@@ -121,7 +121,9 @@ static void mem_free(void *device, void *ptr) {
 static void copy_within(sim_rank *rank, sim_time *time, uint64_t bytes) {
   const sim_time before = *time;
   const sim_step said = {.bytes = bytes};
-  sim_time_spend(time, SIM_MEMORY, sim_amount_ps(bytes, rank->plugin->machine.roof.mem_Bps));
+  sim_roof roof = rank->plugin->machine.roof;
+  roof.sharers = rank->sharers;
+  sim_time_spend(time, SIM_MEMORY, sim_memory_ps(&roof, bytes));
   sim_step_add(rank, "copy", NULL, &before, time, &said);
 }
 

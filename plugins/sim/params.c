@@ -14,6 +14,8 @@ static const bs_param_desc params[] = {
      "arithmetic of 8-bit floats and integers; 0: as flops"},
     {sizeof(bs_param_desc), BS_PARAM_FLOAT, "mem_Bps", "0", "0..", "B/s",
      "reading and writing device memory; 0: takes no time"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "mem_shared_Bps", "0", "0..", "B/s",
+     "the same of all ranks of one machine together (of a group with topology hier); 0: each has its own"},
     {sizeof(bs_param_desc), BS_PARAM_FLOAT, "mem_bytes", "0", "0..", "B", "memory of a device; 0: no limit"},
     {sizeof(bs_param_desc), BS_PARAM_FLOAT, "launch_s", "0", "0..1", "s",
      "start of an op, on its stream and on the host"},
@@ -64,10 +66,10 @@ static int32_t get(const sim_plugin *plugin, const char *name, bs_value *out, bs
 }
 
 int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
-  static const char *const names[] = {"flops",   "flops_f32",  "flops_f64",      "flops_f8",
-                                      "mem_Bps", "mem_bytes",  "launch_s",       "alpha_s",
-                                      "bw_Bps",  "reduce_Bps", "domain_least_B", "domain_most_B"};
-  enum { FLOPS, F32, F64, F8, MEM, BYTES, LAUNCH, ALPHA, BW, REDUCE, LEAST, MOST, NUMBERS };
+  static const char *const names[] = {
+      "flops",   "flops_f32", "flops_f64",  "flops_f8",       "mem_Bps",       "mem_bytes",     "launch_s",
+      "alpha_s", "bw_Bps",    "reduce_Bps", "domain_least_B", "domain_most_B", "mem_shared_Bps"};
+  enum { FLOPS, F32, F64, F8, MEM, BYTES, LAUNCH, ALPHA, BW, REDUCE, LEAST, MOST, SHARED, NUMBERS };
   sim_machine *m = &plugin->machine;
   double v[NUMBERS];
   bs_value value;
@@ -110,6 +112,7 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   m->flops_f64 = v[F64] > 0 ? sim_rate(v[F64]) : m->flops_f32;
   m->flops_f8 = v[F8] > 0 ? sim_rate(v[F8]) : m->roof.flops;
   m->roof.mem_Bps = sim_rate(v[MEM]);
+  m->roof.mem_shared_Bps = sim_rate(v[SHARED]);
   m->roof.launch = sim_seconds_ps(v[LAUNCH]);
   m->mem_bytes = (uint64_t)sim_round(v[BYTES]);
   m->wire.alpha = sim_seconds_ps(v[ALPHA]);

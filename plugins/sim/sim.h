@@ -90,7 +90,7 @@ typedef struct sim_rank {
   sim_world *world; /* NULL: a device that was opened outside of a world of this plugin */
   uint32_t index;
   uint32_t nblocks, blocks_capacity;
-  uint32_t reserved;
+  uint32_t sharers;  /* ranks of its machine; 0: it is alone */
   sim_block *blocks; /* ascending */
   uint64_t bytes_now, bytes_peak;
   uint64_t bytes_refused, bytes_taken; /* the request that did not fit, and the bytes in use then; 0: none */
@@ -137,7 +137,9 @@ void sim_blocks_free(sim_rank *rank);
 int32_t sim_ops_register(sim_plugin *plugin, bs_error *err);
 const char *sim_op_name(const char *op); /* the same, static */
 
-/* topology.c */
+/* topology.c: how many ranks of a world of `ranks` have the memory of one machine together: all of them, or a
+ * group of our topology hier. */
+uint32_t sim_topology_sharers(const bs_topology *topology, const void *opened, uint32_t ranks);
 int32_t sim_topologies_register(sim_plugin *plugin, bs_error *err);
 
 /* steps.c: records a step if requested, and its span for a trace. before: the time of the stream before it;

@@ -139,6 +139,11 @@ int32_t sim_topologies_register(sim_plugin *plugin, bs_error *err) {
   return rc;
 }
 
+uint32_t sim_topology_sharers(const bs_topology *topology, const void *opened, uint32_t ranks) {
+  const sim_topology *t = opened;
+  return topology != NULL && topology->route == topology_route && t->kind == SIM_HIER ? t->a : ranks;
+}
+
 /* ---- for the engine ---------------------------------------------------------------------------- */
 
 uint32_t sim_world_route(void *world, uint32_t from, uint32_t to, sim_hop *out_hops) {

@@ -60,12 +60,14 @@ static int32_t world_open(void *state, const bs_world_request *request, void **o
     w->topology = request->topology;
     w->topology_opened = request->topology_opened;
   }
+  const uint32_t sharers = sim_topology_sharers(w->topology, w->topology_opened, n);
   w->all.world = w;
   w->all.n = n;
   for (uint32_t r = 0; r < n; r++) {
     w->ranks[r].plugin = plugin;
     w->ranks[r].world = w;
     w->ranks[r].index = r;
+    w->ranks[r].sharers = sharers;
   }
   *out_world = w;
   return BS_OK;

@@ -178,6 +178,8 @@ static const struct {
     {"wrong_method", "a bias that decays", "method.gradient.1.wrong_row", "step 2: bias["},
     {"wrong_method", "works in two places by turns", "method.repeats.1.wrong_row",
      "forward 3 gives ops and collectives"},
+    {"wrong_method", "keeps its bias in memory of one call", "method.driven.2.wrong_row",
+     "memory of one call (BS_LIFE_CALL) is not zero"},
     {"wrong_method", "claims fewer weight bytes", "method.driven.2.wrong_row",
      "bytes of weights, its proposal's weight_bytes are"},
     {"wrong_method", "claims less workspace", "method.driven.2.wrong_row",

@@ -154,6 +154,91 @@ START_TEST(checked_once_and_run_often) {
 }
 END_TEST
 
+/* ---- attention ------------------------------------------------------------------------------ */
+
+/* What docs/ops.md says that query s of S sees, counted one by one. */
+static void count_seen(const bs_op_query *q, int64_t S, int64_t T, uint64_t *out_pairs, uint64_t *out_keys) {
+  int64_t first = T, last = -1;
+  *out_pairs = 0;
+  for (int64_t s = 0; s < S; s++) {
+    const int64_t p = s + (q->attrs[0] == BS_CAUSAL_LOWER_RIGHT ? T - S : 0);
+    for (int64_t t = 0; t < T; t++) {
+      if (q->attrs[0] != BS_CAUSAL_NONE && t > p) continue;
+      if (q->attrs[1] > 0 && p - t > q->attrs[1] - 1) continue;
+      if (q->attrs[2] > 0 && t - p > q->attrs[2] - 1) continue;
+      ++*out_pairs;
+      if (t < first) first = t;
+      if (t > last) last = t;
+    }
+  }
+  *out_keys = last < first ? 0 : (uint64_t)(last - first + 1);
+}
+
+/* The cost of attention is that of what its queries see: causal or not, with windows, more or fewer keys than
+ * queries; and so is that of its gradient. */
+static void check_attention(int S, int T) {
+  static const int64_t windows[] = {0, 1, 2, 5, INT64_MAX};
+  asked a, g;
+  uint64_t flops = 0, bytes = 0, pairs = 0, keys = 0;
+  char text[256];
+  snprintf(text, sizeof text, "f32[2,4,%d,8] f32[2,2,%d,8] f32[2,2,%d,3] - - - f32[2,4,%d,3] -", S, T, T, S);
+  read_args(&a, "attention", text);
+  snprintf(text, sizeof text,
+           "f32[2,4,%d,8] f32[2,2,%d,8] f32[2,2,%d,3] - - - f32[2,4,%d,3] f32[2,4,%d] f32[2,4,%d,3] "
+           "f32[2,4,%d,8] f32[2,2,%d,8] f32[2,2,%d,3]",
+           S, T, T, S, S, S, S, T, T);
+  read_args(&g, "attention_dx", text);
+  a.q.numbers[0] = g.q.numbers[0] = 1.0;
+  for (int i = 0; i < 3 * 5 * 5; i++) {
+    a.q.attrs[0] = g.q.attrs[0] = i / 25;
+    a.q.attrs[1] = g.q.attrs[1] = windows[i / 5 % 5];
+    a.q.attrs[2] = g.q.attrs[2] = windows[i % 5];
+    count_seen(&a.q, S, T, &pairs, &keys);
+    const uint64_t q = 4 * 2 * 4 * (uint64_t)S, kv = 4 * 2 * 2 * (8 + 3);
+    bs_op_cost(&a.q, &flops, &bytes);
+    ck_assert_msg(flops == 2 * 2 * 4 * pairs * (8 + 3), "%d x %d, mask %d: %llu of %llu pairs", S, T, i,
+                  (unsigned long long)flops / (2 * 2 * 4 * (8 + 3)), (unsigned long long)pairs);
+    ck_assert_msg(bytes == q * (8 + 3) + kv * keys, "%d x %d, mask %d: %llu bytes, %llu keys", S, T, i,
+                  (unsigned long long)bytes, (unsigned long long)keys);
+    bs_op_cost(&g.q, &flops, &bytes);
+    ck_assert_uint_eq(flops, 2 * 4 * pairs * (6 * 8 + 4 * 3));
+    ck_assert_uint_eq(bytes, q * (8 + 3 + 1 + 3 + 8) + kv * (keys + (uint64_t)T));
+  }
+}
+
+START_TEST(attention_costs_what_is_seen) {
+  for (int S = 0; S < 9; S++)
+    for (int T = 0; T < 9; T++) check_attention(S, T);
+}
+END_TEST
+
+/* In a cache: the call's own keys count, and a query sees what lies before it. And sizes near the limit. */
+START_TEST(attention_of_a_call_counts_its_keys) {
+  static stage s;
+  asked a;
+  uint64_t flops = 0, bytes = 0;
+  read_args(&a, "attention", "f32[1,4,6,8] f32[1,2,64,8] f32[1,2,64,3] - i32[1] - f32[1,4,6,3] -");
+  a.q.numbers[0] = 1.0;
+  a.q.attrs[0] = BS_CAUSAL_LOWER_RIGHT;
+  raise_stage(&s, &a);
+  set_args(&s);
+  runs(&s, 2 * 4 * (6 * 64 - 15) * (8 + 3), 4 * (4 * 6 * (8 + 3) + 2 * 64 * (8 + 3) + 1));
+  s.args[1].dims[2] = s.args[2].dims[2] = 10; /* cut to the length */
+  runs(&s, 2 * 4 * (6 * 10 - 15) * (8 + 3), 4 * (4 * 6 * (8 + 3) + 2 * 10 * (8 + 3) + 1));
+  s.args[0].dims[2] = s.args[6].dims[2] = 1; /* the last token alone sees all of it */
+  runs(&s, 2 * 4 * 10 * (8 + 3), 4 * (4 * (8 + 3) + 2 * 10 * (8 + 3) + 1));
+  strike_stage(&s);
+  read_args(&a, "attention",
+            "f32[1,1,1000000000000,1] f32[1,1,4000000000000,1] f32[1,1,4000000000000,1] - - - "
+            "f32[1,1,1000000000000,1] -");
+  a.q.numbers[0] = 1.0;
+  a.q.attrs[0] = BS_CAUSAL_UPPER_LEFT;
+  bs_op_cost(&a.q, &flops, &bytes);
+  ck_assert_uint_eq(flops, UINT64_MAX);
+  ck_assert_uint_eq(bytes, UINT64_C(4) * 4 * 1000000000000);
+}
+END_TEST
+
 /* ---- overlap -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -224,6 +309,8 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{a_run_brings_its_own_dims},
                              {checked_once_and_run_often},
+                             {attention_costs_what_is_seen},
+                             {attention_of_a_call_counts_its_keys},
                              {overlap_in_any_rank, TEST_COUNT(views)},
                              {shared_matrices_cost_once},
                              {0}};

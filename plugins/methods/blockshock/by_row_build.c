@@ -86,7 +86,7 @@ static int32_t build_ways(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
     return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u block sizes", s->world);
   if (s->own_partial) {
     const bs_tensor_desc d = bs_desc_2d(s->reduce_dtype, s->B, s->row_count);
-    rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
+    rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_CALL, &l->partial, err);
   }
   if (rc == BS_OK) rc = by_row_groups(l, (spec->flags & BS_LAYER_BACKWARD) != 0, err);
   if (rc != BS_OK) return rc;
@@ -108,7 +108,7 @@ static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error
   const uint32_t dtype = s->keeps ? s->product_dtype : s->reduce_dtype;
   const bs_tensor_desc in = tp_strided(dtype, s->B, cols, !own && in_place(shape) ? s->N : cols);
   const bs_tensor_desc out = tp_strided(s->y_dtype, s->B, cols, stride);
-  return tp_activation_prepare(l, spec->activation, own, &in, &out, err);
+  return tp_activation_prepare(l, spec, own, &in, &out, err);
 }
 
 int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,

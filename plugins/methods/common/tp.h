@@ -407,7 +407,7 @@ static inline bs_tensor_desc tp_vector(uint32_t dtype, int64_t n) {
  * `sums` as its input if that is separate memory. */
 int32_t tp_check_weights(const tp_layer *layer, const bs_source *weights, bs_error *err);
 int32_t tp_bias_build(tp_layer *layer, const bs_source *bias, bs_error *err);
-int32_t tp_activation_prepare(tp_layer *layer, uint32_t activation, int own, const bs_tensor_desc *in,
+int32_t tp_activation_prepare(tp_layer *layer, const bs_layer_spec *spec, int own, const bs_tensor_desc *in,
                               const bs_tensor_desc *out, bs_error *err);
 /* tp_gradient.c: a column of ones, whose product with dY is db. */
 int32_t tp_ones_build(tp_layer *layer, const bs_layer_spec *spec, uint32_t dtype, bs_error *err);

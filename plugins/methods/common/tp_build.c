@@ -148,13 +148,14 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
                                            : rc;
 }
 
-/* Scratch for x (zero-filled by tensor_alloc) and the op that fills it. */
+/* Scratch for x and the op that fills it. Only a gather fills all of it; the rest relies on its zeros. */
 static int32_t build_move(tp_layer *l, bs_error *err) {
   const tp_shape *s = &l->shape;
   if (s->row_count == 0 || (s->input != TP_X_GATHER && s->input != TP_X_SPREAD && s->input != TP_X_ZERO))
     return BS_OK;
   bs_tensor_desc scratch = bs_desc_2d(s->x_dtype, s->B, s->k_mul);
-  int32_t rc = l->api->tensor_alloc(l->rank, &scratch, BS_LIFE_SCRATCH, &l->x_scratch, err);
+  const uint32_t life = s->input == TP_X_GATHER ? BS_LIFE_CALL : BS_LIFE_SCRATCH;
+  int32_t rc = l->api->tensor_alloc(l->rank, &scratch, life, &l->x_scratch, err);
   if (rc != BS_OK || s->input == TP_X_ZERO || s->k_own == 0) return rc;
   bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->x_cols);
   const char *op = s->input == TP_X_GATHER ? "gather_columns" : "scatter_columns";
@@ -203,7 +204,7 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
   int32_t rc = BS_OK;
   if (s->own_partial) {
     bs_tensor_desc d = bs_desc_2d(s->reduce_dtype, s->B, s->N);
-    rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
+    rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_CALL, &l->partial, err);
   }
   if (rc != BS_OK || s->coll == BS_COLL_COUNT_) return rc;
   const uint32_t out_dtype = s->after != BS_ACT_NONE && !s->keeps ? s->reduce_dtype : s->y_dtype;
@@ -229,7 +230,7 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
   return rc;
 }
 
-int32_t tp_activation_prepare(tp_layer *l, uint32_t activation, int own, const bs_tensor_desc *in,
+int32_t tp_activation_prepare(tp_layer *l, const bs_layer_spec *spec, int own, const bs_tensor_desc *in,
                               const bs_tensor_desc *out, bs_error *err) {
   const bs_tensor_desc *args[2] = {in, out};
   bs_op_query q;
@@ -238,9 +239,11 @@ int32_t tp_activation_prepare(tp_layer *l, uint32_t activation, int own, const b
   q.op = "activate";
   q.nargs = 2;
   q.args = args;
-  q.activation = activation;
+  q.activation = spec->activation;
   int32_t rc = BS_OK;
-  if (own) rc = l->api->tensor_alloc(l->rank, in, BS_LIFE_SCRATCH, &l->sums, err);
+  /* Backward reads them. */
+  const uint32_t life = spec->flags & BS_LAYER_BACKWARD ? BS_LIFE_SCRATCH : BS_LIFE_CALL;
+  if (own) rc = l->api->tensor_alloc(l->rank, in, life, &l->sums, err);
   return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &l->activate, err) : rc;
 }
 
@@ -256,7 +259,7 @@ static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error
     in = bs_desc_2d(s->product_dtype, s->B, s->row_count);
     out = tp_strided(s->y_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
   }
-  return tp_activation_prepare(l, spec->activation, s->own_sums || s->keeps, &in, &out, err);
+  return tp_activation_prepare(l, spec, s->own_sums || s->keeps, &in, &out, err);
 }
 
 int32_t tp_check_weights(const tp_layer *l, const bs_source *weights, bs_error *err) {

@@ -90,7 +90,8 @@ static int32_t build_move(tp_layer *l, uint32_t i, bs_error *err) {
   if (leaf->input != TP_X_GATHER && leaf->input != TP_X_ZERO) return BS_OK;
   const bs_tensor_desc to = bs_desc_2d(s->x_dtype, s->B, s->leaf_width[i]);
   const bs_tensor_desc from = bs_desc_2d(s->x_dtype, s->B, s->x_cols);
-  int32_t rc = l->api->tensor_alloc(l->rank, &to, BS_LIFE_SCRATCH, &leaf->x, err);
+  int32_t rc = l->api->tensor_alloc(l->rank, &to, leaf->input == TP_X_GATHER ? BS_LIFE_CALL : BS_LIFE_SCRATCH,
+                                    &leaf->x, err);
   if (rc == BS_OK && leaf->input == TP_X_GATHER)
     rc = prepare(l, "gather_columns", &from, &to, leaf->cols, NULL, NULL, 0, &leaf->move, err);
   return rc;
@@ -125,11 +126,11 @@ static int32_t build_sums(tp_layer *l, bs_error *err) {
   const bs_tensor_desc own = bs_desc_2d(s->product_dtype, s->B, s->N);
   const bs_tensor_desc all = bs_desc_2d(s->product_dtype, s->B, (int64_t)s->world * s->y_cols);
   int32_t rc = BS_OK;
-  if (s->leaves > 1) rc = l->api->tensor_alloc(l->rank, &parts, BS_LIFE_SCRATCH, &v->parts, err);
+  if (s->leaves > 1) rc = l->api->tensor_alloc(l->rank, &parts, BS_LIFE_CALL, &v->parts, err);
   if (rc == BS_OK && s->coll == BS_COLL_ALL_TO_ALL)
-    rc = l->api->tensor_alloc(l->rank, &own, BS_LIFE_SCRATCH, &v->own, err);
+    rc = l->api->tensor_alloc(l->rank, &own, BS_LIFE_CALL, &v->own, err);
   if (rc == BS_OK && s->split == BS_SPLIT_K)
-    rc = l->api->tensor_alloc(l->rank, &all, BS_LIFE_SCRATCH, &v->all, err);
+    rc = l->api->tensor_alloc(l->rank, &all, BS_LIFE_CALL, &v->all, err);
   return rc;
 }
 

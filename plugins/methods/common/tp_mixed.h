@@ -76,7 +76,6 @@ int32_t tp_mixed_scales(const bs_host *host, const bs_source *columns, float *ou
 /* ---- tp_mixed_build.c, for tp_mixed_f8.c --------------------------------------------------------- */
 
 bs_tensor_desc tp_mixed_out_desc(const tp_layer *layer);
-int32_t tp_mixed_scratch(tp_layer *layer, uint32_t dtype, int64_t cols, bs_tensor *out, bs_error *err);
 int32_t tp_mixed_build_input(tp_layer *layer, uint32_t segment, bs_error *err);
 /* x of the low columns to the layer's dtype of them. */
 int32_t tp_mixed_build_narrow(tp_layer *layer, bs_error *err);

@@ -85,9 +85,10 @@ static int32_t read_scales(void *ctx, int64_t row, int64_t nrows, const bs_parti
 
 /* ---- plans ------------------------------------------------------------------------------------ */
 
-int32_t tp_mixed_scratch(tp_layer *l, uint32_t dtype, int64_t cols, bs_tensor *out, bs_error *err) {
+/* Memory of one call: every element is written before it is read. */
+static int32_t scratch(tp_layer *l, uint32_t dtype, int64_t cols, bs_tensor *out, bs_error *err) {
   const bs_tensor_desc d = bs_desc_2d(dtype, l->shape.B, cols);
-  return l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, out, err);
+  return l->api->tensor_alloc(l->rank, &d, BS_LIFE_CALL, out, err);
 }
 
 static const int64_t none[2] = {0, 0};
@@ -121,8 +122,12 @@ int32_t tp_mixed_build_input(tp_layer *l, uint32_t segment, bs_error *err) {
   tp_mixed *m = l->mixed;
   const bs_partition *cols = m->cols[segment];
   if (cols != NULL && cols->kind == BS_PARTITION_CONTIGUOUS) return BS_OK;
-  int32_t rc = tp_mixed_scratch(l, l->shape.x_dtype, cols != NULL ? cols->count : 1, &m->x[segment], err);
-  if (rc != BS_OK || cols == NULL) return rc; /* a column of zeros stands in */
+  if (cols == NULL) { /* a column of zeros stands in */
+    const bs_tensor_desc zeros = bs_desc_2d(l->shape.x_dtype, l->shape.B, 1);
+    return l->api->tensor_alloc(l->rank, &zeros, BS_LIFE_SCRATCH, &m->x[segment], err);
+  }
+  int32_t rc = scratch(l, l->shape.x_dtype, cols->count, &m->x[segment], err);
+  if (rc != BS_OK) return rc;
   const bs_tensor_desc from = bs_desc_2d(l->shape.x_dtype, l->shape.B, l->shape.x_cols);
   const bs_tensor_desc to = bs_desc_2d(l->shape.x_dtype, l->shape.B, cols->count);
   const bs_tensor_desc *args[2] = {&from, &to};
@@ -164,7 +169,7 @@ static int32_t build_high(tp_layer *l, const bs_layer_spec *spec, const bs_sourc
   bs_source own = s->segment[TP_HIGH]->count > 0 ? tp_source_columns(&view, rows, s->segment[TP_HIGH])
                                                  : tp_source_zero_column(rows);
   int32_t rc = tp_mixed_build_input(l, TP_HIGH, err);
-  if (rc == BS_OK && !alone) rc = tp_mixed_scratch(l, BS_F32, s->row_count, &m->base, err);
+  if (rc == BS_OK && !alone) rc = scratch(l, BS_F32, s->row_count, &m->base, err);
   if (rc != BS_OK) return rc;
   const bs_tensor_desc x = x_desc(l, TP_HIGH), base = bs_desc_2d(BS_F32, s->B, s->row_count);
   const bs_tensor_desc out = tp_mixed_out_desc(l);
@@ -202,11 +207,11 @@ int32_t tp_mixed_build_narrow(tp_layer *l, bs_error *err) {
   const int64_t attrs[2] = {s->mixed_group, s->mixed_scales == TP_SCALES_TENSOR};
   const bs_tensor_desc wide = bs_desc_2d(BS_F32, s->B, n), q = bs_desc_2d(s->mixed_dtype, s->B, n);
   const bs_tensor_desc scale = bs_desc_2d(BS_F32, s->B, tp_mixed_groups(s));
-  int32_t rc = tp_mixed_scratch(l, s->mixed_dtype, n, &m->values, err);
-  if (rc == BS_OK) rc = tp_mixed_scratch(l, BS_F32, tp_mixed_groups(s), &m->x_scales, err);
+  int32_t rc = scratch(l, s->mixed_dtype, n, &m->values, err);
+  if (rc == BS_OK) rc = scratch(l, BS_F32, tp_mixed_groups(s), &m->x_scales, err);
   if (rc == BS_OK && s->x_dtype != BS_F32) {
     const bs_tensor_desc *args[2] = {&x, &wide};
-    rc = tp_mixed_scratch(l, BS_F32, n, &m->wide, err);
+    rc = scratch(l, BS_F32, n, &m->wide, err);
     if (rc == BS_OK) rc = prepare(l, "convert", args, 2, NULL, none, BS_ACT_NONE, &m->widen, err);
     x = wide;
   }
@@ -227,7 +232,7 @@ static int32_t build_low(tp_layer *l, const bs_layer_spec *spec, const bs_source
   int32_t rc = scales != NULL ? build_scales(l, &own, scales, err) : no_row(err);
   if (rc == BS_OK) rc = tp_mixed_build_input(l, TP_LOW, err);
   if (rc == BS_OK) rc = tp_mixed_build_narrow(l, err);
-  if (rc == BS_OK) rc = tp_mixed_scratch(l, BS_I32, s->row_count, &m->sums, err);
+  if (rc == BS_OK) rc = scratch(l, BS_I32, s->row_count, &m->sums, err);
   if (rc == BS_OK) {
     const bs_source int8 = tp_source_int8(&bytes, &own, host, scales);
     rc = build_product(l, spec, TP_LOW, &int8, &q, &sums, 0, err);

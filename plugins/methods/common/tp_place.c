@@ -81,7 +81,7 @@ int32_t tp_place_build(tp_layer *l, bs_error *err) {
     c.ncounts = s->world;
     c.count = 0;
   }
-  const int32_t rc = l->api->tensor_alloc(l->rank, &whole, BS_LIFE_SCRATCH, &l->whole, err);
+  const int32_t rc = l->api->tensor_alloc(l->rank, &whole, BS_LIFE_CALL, &l->whole, err);
   return rc == BS_OK ? l->api->collective_prepare(l->rank, &c, &l->before, err) : rc;
 }
 

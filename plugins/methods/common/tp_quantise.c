@@ -100,7 +100,7 @@ double tp_wire_error(const bs_layer_spec *spec, const tp_shape *s) {
 
 static int32_t scratch(tp_layer *l, uint32_t dtype, int64_t columns, bs_tensor *out, bs_error *err) {
   const bs_tensor_desc d = bs_desc_2d(dtype, l->shape.B, columns);
-  return columns > 0 ? l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, out, err) : BS_OK;
+  return columns > 0 ? l->api->tensor_alloc(l->rank, &d, BS_LIFE_CALL, out, err) : BS_OK;
 }
 
 static bs_tensor_desc columns_desc(uint32_t dtype, int64_t rows, int64_t columns, int64_t stride) {

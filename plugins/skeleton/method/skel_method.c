@@ -130,7 +130,7 @@ static int32_t build_sum(layer *l, const bs_layer_spec *s, bs_error *err) {
   c.site = "skel_method.y";
   if (l->sum_dtype != s->y_dtype) {
     const bs_tensor_desc d = bs_desc_2d(l->sum_dtype, s->B, s->N);
-    const int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
+    const int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_CALL, &l->partial, err);
     if (rc != BS_OK) return rc;
   }
   return l->api->collective_prepare(l->rank, &c, &l->all_reduce, err);
