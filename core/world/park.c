@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * park.c - the threads of a world's ranks, kept between runs. The first run starts them, pinned to their
- * cores when asked. Behind a run they wait for the next one: they look for a bounded while, and leave their
+ * cores when asked. After a run they wait for the next one: they look for a bounded while, and leave their
  * core to others between two looks, then they sleep on a futex. The caller's thread waits for the end of a
  * run in the same way. Two words say everything: `turn` moves when a run begins, `news` when one has ended or
- * a rank has failed. No lock is held behind a run, so that the process may fork there. The child has no
+ * a rank has failed. No lock is held after a run, so that the process may fork there. The child has no
  * threads of its parent: its next run starts others. Used by launch.c.
  */
 #include <sched.h>
@@ -157,8 +157,8 @@ int bs_park_run(bs_world *world, int64_t (*until)(bs_world *world)) {
   }
 }
 
-/* A thread whose rank came back from the last run ends at once. Another one stays in its call, and ends
- * behind it: 1. */
+/* Joins a thread whose rank came back from the last run. Another one is still in its call: it is left there
+ * and ends when the call returns. 1: it was left. */
 static int end_thread(const bs_park *park, parked *p, uint32_t last) {
   if (atomic_load(&p->ended) == last) {
     pthread_join(p->thread, NULL);

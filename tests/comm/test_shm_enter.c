@@ -12,7 +12,7 @@ static bs_world *world;
 static bs_coll_plan *plan; /* stays from one pair to the next */
 static uint64_t right;     /* sums */
 
-/* Of the numbers r + i: by run, or by start and wait on the rank's thread for that. */
+/* Sums the numbers rank + i: every second time by start and wait, which have a thread of their own. */
 static int32_t add_up(bs_rank *rank, int i, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   const bs_collective d = {.struct_size = sizeof d,

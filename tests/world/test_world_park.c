@@ -33,7 +33,7 @@ static void open_all(void) {
   sem_init(&gone, 0, 0);
 }
 
-/* What a rank's runs saw. */
+/* A rank's runs fill this. */
 typedef struct seat {
   pthread_t thread;
   uint32_t runs; /* the thread's own count */
@@ -77,14 +77,14 @@ START_TEST(runs_take_the_same_threads) {
       ck_assert_int_eq(seats[r].log_rank, (int32_t)r);
     }
     bs_world_destroy(world);
-    ck_assert_uint_eq(ended, turn * size); /* joined, not only told to end */
+    ck_assert_uint_eq(ended, turn * size); /* the world waits for their end */
   }
   bs_world_destroy(world_of(&o)); /* no run, no threads */
   ck_assert_uint_eq(begun, 2 * size);
 }
 END_TEST
 
-/* More than one site a run, and a run behind a pause: ranks sleep and are woken. */
+/* The ranks of a run wait for each other twice. */
 static int32_t meet_main(bs_rank *rank, void *arg, bs_error *e) {
   sit((seat *)arg + rank_of(rank));
   const int32_t rc = bs_rank_barrier(rank, "first", e);
