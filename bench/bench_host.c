@@ -3,9 +3,11 @@
  * bench_host.c - the time that the library and a method add to one forward of a small layer, on each rank: a
  * whole bs_layer_forward minus the same kernel and the same collective called without the library in between
  * (bare.h; the communicator's own slot). Both are timed alternately on the rank's thread; the cost is the
- * median over pairs, of the slowest rank.
+ * median over pairs, of the slowest rank. With --runs it times RUNS empty runs of a world (bs_world_run) on
+ * 1, 2 and 4 ranks instead.
  *
  *   bench_host [--n N] [--k K] [--b B] [--pairs PAIRS] [--calls CALLS] [--ranks P] [-o table|json]
+ *   bench_host --runs RUNS [-o table|json]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 
 #define MAX_RANKS 16
 #define WARM_BATCHES 3
+#define WARM_RUNS 20
 
 typedef struct job {
   const char *method;
@@ -253,8 +256,53 @@ static int run_case(job *j, bs_context *context, int json) {
   return code;
 }
 
+/* ---- empty runs of a world -------------------------------------------------------------------- */
+
+static int32_t do_nothing(bs_rank *rank, void *arg, bs_error *err) {
+  (void)rank, (void)arg, (void)err;
+  return BS_OK;
+}
+
+static int32_t time_runs(bs_context *context, uint32_t ranks, double *seconds, int64_t runs, bs_error *err) {
+  const bs_world_options options = {
+      .struct_size = sizeof options, .world_size = ranks, .backend = "cpu", .threads_per_rank = 1, .bind = 1};
+  bs_world *world = NULL;
+  int32_t rc = bs_world_create(context, &options, &world, err);
+  for (int64_t i = -WARM_RUNS; rc == BS_OK && i < runs; ++i) {
+    const double start = bs_clock_s();
+    rc = bs_world_run(world, do_nothing, NULL, err);
+    seconds[i < 0 ? 0 : i] = bs_clock_s() - start;
+  }
+  bs_world_destroy(world);
+  return rc;
+}
+
+static int print_runs(bs_context *context, int64_t runs, int json) {
+  bs_error err = {.struct_size = sizeof err};
+  double *seconds = calloc((size_t)runs, sizeof *seconds);
+  int32_t rc = BS_OK;
+  if (seconds == NULL) return 10;
+  if (!json) printf("%5s %10s %10s %10s   (us a run)\n", "ranks", "p10", "median", "p90");
+  for (uint32_t ranks = 1; ranks <= 4 && rc == BS_OK; ranks *= 2) {
+    rc = time_runs(context, ranks, seconds, runs, &err);
+    if (rc != BS_OK) break;
+    const double median = bs_median(seconds, (size_t)runs);
+    const double least = bs_percentile(seconds, (size_t)runs, 0.1);
+    const double most = bs_percentile(seconds, (size_t)runs, 0.9);
+    if (json)
+      printf(
+          "{\"bench\":\"run\",\"ranks\":%u,\"runs\":%lld,\"run_s\":%.4g,\"run_p10_s\":%.4g,"
+          "\"run_p90_s\":%.4g}\n",
+          ranks, (long long)runs, median, least, most);
+    else
+      printf("%5u %10.3f %10.3f %10.3f\n", ranks, least * 1e6, median * 1e6, most * 1e6);
+  }
+  free(seconds);
+  return rc == BS_OK ? 0 : bench_fail("bench_host", &err);
+}
+
 int main(int argc, char **argv) {
-  int64_t ranks = 2;
+  int64_t ranks = 2, runs = 0;
   const char *output = "table";
   job j;
   memset(&j, 0, sizeof j);
@@ -268,6 +316,7 @@ int main(int argc, char **argv) {
                                   {"--pairs", 'i', &j.pairs, 5, 10000},
                                   {"--calls", 'i', &j.calls, 1, 10000000},
                                   {"--ranks", 'i', &ranks, 2, MAX_RANKS},
+                                  {"--runs", 'i', &runs, 1, 10000000},
                                   {"-o", 's', &output, 0, 0}};
   if (!bench_parse("bench_host", argc, argv, options, sizeof options / sizeof options[0])) return 2;
   const int json = strcmp(output, "json") == 0;
@@ -277,6 +326,11 @@ int main(int argc, char **argv) {
   bench_plugin *plugin = NULL;
   int32_t rc = bs_mask_parse("complement_1100_0011", NULL, NULL, &j.mask, &err);
   if (rc == BS_OK) rc = bench_context(&context, &err);
+  if (rc == BS_OK && runs > 0) {
+    const int ended = print_runs(context, runs, json);
+    bs_context_close(context);
+    return ended;
+  }
   if (rc == BS_OK) rc = bench_plugin_open(context, "cpu", NULL, &plugin, &err);
   int code = rc == BS_OK ? 0 : bench_fail("bench_host", &err);
   j.x = bench_source(&x, BS_F32);

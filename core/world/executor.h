@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * executor.h - what an executor that runs many plans of one rank asks of it beyond blockshock.h: where their
- * scratch is, and the memory of one call of its layers. Called from the rank's thread, between runs. */
+ * scratch is, the memory of one call of its layers, and the end of its world. Called from the rank's thread,
+ * between runs. */
 #ifndef BS_CORE_WORLD_EXECUTOR_H
 #define BS_CORE_WORLD_EXECUTOR_H
 #include "core/op/watch.h"
@@ -29,4 +30,7 @@ BS_API bs_world *bs_rank_world(const bs_rank *rank);
 BS_API const char *bs_rank_backend(const bs_rank *rank);
 /* Plans, waits and copies of the rank are counted there from now on; NULL: no longer. The caller's. */
 BS_API void bs_rank_watch(bs_rank *rank, bs_watch *watch);
+/* Fails an entered world, as an error of rank_main fails one that runs: ranks that are other processes are
+ * woken and get the error, and bs_world_leave returns it. An error without a message gets one. */
+BS_API void bs_world_fail(bs_world *world, int32_t code, const bs_error *err);
 #endif

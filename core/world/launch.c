@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * launch.c - how ranks come to run: P threads of this process, pinned to their cores when asked, one such
- * thread where the ranks are processes, or a communicator that drives them (coroutines). The first failing
+ * launch.c - how ranks come to run: P threads of this process, one such thread where the ranks are processes
+ * (park.c keeps them between runs), or a communicator that drives the ranks (coroutines). The first failing
  * rank's error ends the world and wakes the others. A rank that hangs inside a plugin cannot be woken:
  * bs_world_run stops waiting for it.
  */
@@ -28,36 +28,34 @@ void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_erro
   if (!world->failed || (world->first.code == BS_ABORTED && code != BS_ABORTED)) world->first = mine;
   if (!world->failed) world->failed_ns = bs_wait_now_ns();
   world->failed = 1;
-  pthread_cond_broadcast(&world->ended);
   pthread_mutex_unlock(&world->lock);
+  bs_park_tell(world);
   if (world->comm_world == NULL) return;
   char why[sizeof mine.id + sizeof mine.message + 8];
   snprintf(why, sizeof why, "[%s] %s", mine.id, mine.message);
   world->comm->abort(world->comm_world, rank, code, why);
 }
 
-/* The life of one rank, the same for every way of launching. */
+int32_t bs_rank_ends(bs_rank *rank, int32_t rc, bs_error *err) {
+  if (rc == BS_OK && rank->sticky.code != BS_OK) {
+    *err = rank->sticky;
+    rc = err->code;
+  }
+  if (rc == BS_OK) rc = bs_coll_leave(rank, err);
+  if (rc != BS_OK) bs_world_report(rank->world, rank->index, rc, err);
+  if (rank->line != NULL) bs_coll_settle(rank); /* after the report, which wakes it */
+  return rc;
+}
+
+/* The life of one rank in one run, the same for every way of launching. */
 static void rank_life(bs_world *world, uint32_t index) {
   bs_rank *rank = world->ranks[index];
   bs_error err = BS_ERROR_INIT;
   rank->thread = pthread_self();
   int32_t rc = bs_rank_open(rank, &err);
   if (rc == BS_OK) rc = world->rank_main(rank, world->arg, &err);
-  if (rc == BS_OK && rank->sticky.code != BS_OK) {
-    err = rank->sticky;
-    rc = err.code;
-  }
-  if (rc == BS_OK) rc = bs_coll_leave(rank, &err);
-  if (rc != BS_OK) bs_world_report(world, index, rc, &err);
-  if (rank->line != NULL) bs_coll_settle(rank); /* after the report, which wakes it */
+  bs_rank_ends(rank, rc, &err);
 }
-
-typedef struct rank_thread {
-  bs_world *world;
-  uint32_t index;
-  uint32_t ended; /* under the world's lock */
-  pthread_t thread;
-} rank_thread;
 
 /* The rank's own thread is member 0 of its team: the first of its cores. */
 void bs_world_pin_rank(const bs_world *world, uint32_t index) {
@@ -65,42 +63,23 @@ void bs_world_pin_rank(const bs_world *world, uint32_t index) {
     bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)index, "cannot pin this rank to its cores");
 }
 
-static void *thread_main(void *arg) {
-  rank_thread *t = arg;
-  bs_log_set_rank((int32_t)t->index);
-  if (t->world->pinned) bs_world_pin_rank(t->world, t->index);
-  rank_life(t->world, t->index);
-  pthread_mutex_lock(&t->world->lock);
-  t->ended = 1;
-  t->world->running--;
-  pthread_cond_broadcast(&t->world->ended);
-  pthread_mutex_unlock(&t->world->lock);
-  return NULL;
+/* When the ranks that have not come back have had the time that a rank has after a failure: after a deadline
+ * half a second, after another error the deadline of the wait that it may be in. 0: no rank has failed. */
+static int64_t patience(bs_world *world) {
+  pthread_mutex_lock(&world->lock);
+  const int64_t grace = world->first.code == BS_DEADLINE ? LATE_NS : world->timeout_ns + LATE_NS;
+  const int64_t until = world->failed ? world->failed_ns + grace : 0;
+  pthread_mutex_unlock(&world->lock);
+  return until;
 }
 
-/* Until all have ended, or those that have not had the time that a rank has after a failure: after a deadline
- * half a second, after another error the deadline of the wait that it may be in. 1: all have. */
-static int await_ranks(bs_world *world) {
-  pthread_mutex_lock(&world->lock);
-  while (world->running > 0) {
-    if (!world->failed) {
-      pthread_cond_wait(&world->ended, &world->lock);
-      continue;
-    }
-    const int64_t grace = world->first.code == BS_DEADLINE ? LATE_NS : world->timeout_ns + LATE_NS;
-    const int64_t until = world->failed_ns + grace;
-    const struct timespec end = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-    if (bs_wait_now_ns() >= until) break;
-    pthread_cond_timedwait(&world->ended, &world->lock, &end);
-  }
-  const int all = world->running == 0;
-  pthread_mutex_unlock(&world->lock);
-  return all;
+static int has_failed(bs_world *world) {
+  return patience(world) != 0;
 }
 
 /* Stops waiting for ranks that are stuck. Memory that they may still touch is kept, on a list, so that it is
  * not reported as a leak. */
-static void leave_behind(bs_world *world, rank_thread *threads, uint32_t n) {
+static void leave_behind(bs_world *world) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static bs_world *kept;
   world->stuck = 1;
@@ -109,54 +88,18 @@ static void leave_behind(bs_world *world, rank_thread *threads, uint32_t n) {
   world->next_stuck = kept;
   kept = world;
   pthread_mutex_unlock(&lock);
-  for (uint32_t r = 0; r < n; ++r) {
-    pthread_mutex_lock(&world->lock);
-    const uint32_t ended = threads[r].ended;
-    pthread_mutex_unlock(&world->lock);
-    if (ended) {
-      pthread_join(threads[r].thread, NULL);
-      continue;
-    }
-    pthread_detach(threads[r].thread);
-    bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)threads[r].index,
-                 "this rank is inside a call that does not return: it is left behind");
-  }
 }
 
-static int32_t run_threads(bs_world *world, bs_error *err) {
-  const int attached = world->own != BS_WORLD_ALL_RANKS;
-  const uint32_t first = attached ? world->own : 0, count = attached ? 1 : world->size;
-  rank_thread *threads = calloc(count, sizeof *threads);
-  if (threads == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u threads", count);
-  uint32_t started = 0;
-  world->threads = threads;
-  for (; started < count; ++started) {
-    rank_thread *t = &threads[started];
-    t->world = world;
-    t->index = first + started;
-    pthread_mutex_lock(&world->lock);
-    world->running++;
-    pthread_mutex_unlock(&world->lock);
-    int failure = pthread_create(&t->thread, NULL, thread_main, t);
-    if (failure == 0) continue;
-    pthread_mutex_lock(&world->lock);
-    world->running--;
-    pthread_mutex_unlock(&world->lock);
-    bs_error mine = BS_ERROR_INIT;
-    int32_t rc = bs_error_errno(&mine, BS_NO_MEMORY, "BS-WORLD-THREAD", failure,
-                                "cannot start the thread of rank %u of %u", t->index, world->size);
-    bs_world_report(world, t->index, rc, &mine);
-    break;
-  }
-  if (!await_ranks(world)) {
-    leave_behind(world, threads, started);
-    return BS_OK;
-  }
-  for (uint32_t r = 0; r < started; ++r) pthread_join(threads[r].thread, NULL);
-  world->threads = NULL;
-  free(threads);
-  return BS_OK;
+/* A failed world never runs again: its threads end. */
+static void run_threads(bs_world *world) {
+  bs_error err = BS_ERROR_INIT;
+  uint32_t rank = 0;
+  const int32_t rc = bs_park_ready(world, rank_life, &rank, &err);
+  if (rc != BS_OK)
+    bs_world_report(world, rank, rc, &err);
+  else if (!bs_park_run(world, patience))
+    leave_behind(world);
+  if (has_failed(world)) bs_park_end(world);
 }
 
 static void driven_main(void *arg, uint32_t rank) {
@@ -164,18 +107,7 @@ static void driven_main(void *arg, uint32_t rank) {
   if (rank < world->size) rank_life(world, rank);
 }
 
-int32_t bs_launch_run(bs_world *world, bs_error *err) {
-  int32_t rc;
-  if (world->comm->launch == BS_LAUNCH_DRIVEN)
-    rc = world->comm->world_drive(world->comm_world, driven_main, world, err);
-  else
-    rc = run_threads(world, err);
-  if (!world->failed && rc == BS_OK) return BS_OK;
-  if (!world->failed) { /* the launcher itself failed */
-    world->failed = 1;
-    if (err != NULL) world->first = *err;
-    return rc;
-  }
+int32_t bs_world_first(bs_world *world, bs_error *err) {
   pthread_mutex_lock(&world->lock); /* a rank that is still in a call may report late */
   bs_error first = world->first;
   pthread_mutex_unlock(&world->lock);
@@ -184,4 +116,20 @@ int32_t bs_launch_run(bs_world *world, bs_error *err) {
     first.code = (int32_t)first.native_code;
   if (err != NULL) *err = first;
   return first.code;
+}
+
+int32_t bs_launch_run(bs_world *world, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (world->comm->launch == BS_LAUNCH_DRIVEN)
+    rc = world->comm->world_drive(world->comm_world, driven_main, world, err);
+  else
+    run_threads(world);
+  const int failed = has_failed(world);
+  if (!failed && rc == BS_OK) return BS_OK;
+  if (!failed) { /* the launcher itself failed */
+    world->failed = 1;
+    if (err != NULL) world->first = *err;
+    return rc;
+  }
+  return bs_world_first(world, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * wait.h - how threads of a rank wait for a word that another moves: spinning for a bounded while, then
- * asleep on it as a futex of this process. Used by the team (team.c) and by started collectives
- * (coll_start.c). */
+ * asleep on it as a futex of this process. Used by the team (team.c), by the threads of ranks
+ * between runs (park.c) and by started collectives (coll_start.c). */
 #ifndef BS_CORE_WORLD_WAIT_H
 #define BS_CORE_WORLD_WAIT_H
 #include <limits.h>
@@ -28,14 +28,20 @@ static inline void bs_wait_relax(void) {
 #endif
 }
 
+/* Looks that often whether *word differs from value; 1 when it does. */
+static inline int bs_wait_look(_Atomic uint32_t *word, uint32_t value, uint32_t looks) {
+  for (uint32_t i = 0; i < looks; ++i) {
+    if (atomic_load_explicit(word, memory_order_acquire) != value) return 1;
+    bs_wait_relax();
+  }
+  return 0;
+}
+
 /* Spin until *word differs from value; 1 when it does, 0 when the time is over. */
 static inline int bs_wait_spin(_Atomic uint32_t *word, uint32_t value, int64_t spin_ns) {
   int64_t end = 0;
   for (;;) {
-    for (int i = 0; i < BS_SPIN_ROUND; ++i) {
-      if (atomic_load_explicit(word, memory_order_acquire) != value) return 1;
-      bs_wait_relax();
-    }
+    if (bs_wait_look(word, value, BS_SPIN_ROUND)) return 1;
     if (spin_ns == 0) return 0;
     const int64_t now = bs_wait_now_ns();
     if (end == 0) end = now + spin_ns;

@@ -105,14 +105,7 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
   if (posix_memalign(&memory, 64, sizeof(bs_world)) != 0)
     return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for a world");
   bs_world *world = memset(memory, 0, sizeof(bs_world));
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  const int locks = pthread_mutex_init(&world->lock, NULL) == 0;
-  const int ready = locks && pthread_cond_init(&world->ended, &monotonic) == 0;
-  pthread_condattr_destroy(&monotonic);
-  if (!ready) {
-    if (locks) pthread_mutex_destroy(&world->lock);
+  if (pthread_mutex_init(&world->lock, NULL) != 0) {
     free(world);
     return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no mutex for a world");
   }
@@ -158,12 +151,12 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
 
 void bs_world_destroy(bs_world *world) {
   if (world == NULL || world->stuck) return;
+  bs_park_end(world);
   if (world->ranks != NULL)
     for (uint32_t r = 0; r < world->size; ++r) bs_rank_close(world->ranks[r]);
   free(world->ranks);
   if (world->comm_world != NULL) world->comm->world_close(world->comm_world);
   bs_world_close_choices(world);
-  pthread_cond_destroy(&world->ended);
   pthread_mutex_destroy(&world->lock);
   bs_choice_book_free(world->choices);
   free(world->algorithms);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * world.h - inside of worlds: what a world and a rank hold, and the functions that the files of this
- * folder share. world.c makes worlds, launch.c runs them, rank.c opens ranks, team.c is the thread team,
- * memory.c counts memory, region.c keeps timers, coll*.c wrap collectives, api.c is the method's table.
+ * folder share. world.c makes worlds, launch.c runs them, park.c keeps their threads, enter.c takes the
+ * caller's thread, rank.c opens ranks, team.c is the thread team, memory.c counts memory, region.c keeps
+ * timers, coll*.c wrap collectives, api.c is the method's table.
  */
 #ifndef BS_CORE_WORLD_WORLD_H
 #define BS_CORE_WORLD_WORLD_H
@@ -29,6 +30,7 @@ typedef struct bs_world_topology {
 } bs_world_topology;
 
 typedef struct bs_team bs_team;
+typedef struct bs_park bs_park;
 typedef struct bs_rank_note bs_rank_note;
 typedef struct bs_coll_line bs_coll_line; /* started collectives of a rank, and their thread */
 
@@ -129,7 +131,7 @@ struct bs_world {
   uint32_t devices;
   uint32_t pinned;
   int64_t timeout_ns;
-  int64_t spin_ns; /* busy wait of team members */
+  int64_t spin_ns; /* busy wait of team members and of parked threads; 0: there are more than cores */
   uint32_t has_hook;
   bs_collective_hook hook;
   uint32_t ncores;
@@ -138,12 +140,10 @@ struct bs_world {
   bs_rank **ranks;
   _Alignas(64) _Atomic uint64_t memory_now;
   _Atomic uint64_t memory_peak;
-  pthread_mutex_t lock; /* first error, algorithms, threads that run */
-  pthread_cond_t ended; /* a rank's thread has ended, or the world has failed */
-  uint32_t running;     /* ranks' threads that have not ended */
+  pthread_mutex_t lock; /* first error, algorithms */
   uint32_t stuck;       /* a rank is inside a call that did not return: nothing of this world is freed */
   bs_world *next_stuck; /* launch.c's list */
-  void *threads;        /* of the ranks while they run; a stuck one still has its own */
+  bs_park *park;        /* threads of the ranks; NULL: no run so far, DRIVEN, or the world has failed */
   uint32_t failed;
   int64_t failed_ns; /* when that was, by the monotonic clock */
   bs_error first;
@@ -223,6 +223,23 @@ int32_t bs_launch_run(bs_world *world, bs_error *err);
 /* The calling thread onto the first of the rank's cores. */
 void bs_world_pin_rank(const bs_world *world, uint32_t index);
 void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err);
+/* The rank has done its work with status rc and error *err: what it misused, what it started and did not wait
+ * for, and what failed end the world. Returns what the rank's status is then. */
+int32_t bs_rank_ends(bs_rank *rank, int32_t rc, bs_error *err);
+/* Status and error of a failed world's first failure. err: may be NULL. */
+int32_t bs_world_first(bs_world *world, bs_error *err);
+
+/* park.c; of worlds that are not DRIVEN. All but bs_park_tell: one thread at a time. `life` runs on the
+ * rank's thread, once a run. An error names the rank whose thread could not be started. */
+int32_t bs_park_ready(bs_world *world, void (*life)(bs_world *world, uint32_t index), uint32_t *out_rank,
+                      bs_error *err);
+/* Runs every rank once. `until` is the end of the wait by the monotonic clock, 0 while no rank has failed. 1:
+ * all came back; 0: not all did, until then. */
+int bs_park_run(bs_world *world, int64_t (*until)(bs_world *world));
+/* A rank has failed: `until` has an answer now. */
+void bs_park_tell(bs_world *world);
+/* Ends and joins the threads; those whose rank did not come back are left behind, with what they use. */
+void bs_park_end(bs_world *world);
 
 /* rank.c: open in the rank's own thread; close from any after the run. */
 bs_rank *bs_rank_new(bs_world *world, uint32_t index);

@@ -300,26 +300,31 @@ BS_API void bs_world_destroy(bs_world *world);
  * bs_world_rank of the others is NULL. BS_WORLD_ALL_RANKS where all are threads of this process. */
 #define BS_WORLD_ALL_RANKS UINT32_MAX
 BS_API uint32_t bs_world_own_rank(const bs_world *world);
-/* Runs rank_main on every rank and waits for all. Returns the error of the first rank that failed (its number
- * is in err->rank); the other ranks are woken. A failed world can be destroyed, not run again. A rank may not
- * come back from a plugin's call after a failure. bs_world_run stops waiting for it half a second after a
- * deadline, or after the world's timeout for another error, and logs a warning. Its thread goes on, the world
- * and the context keep their memory for it, and the program should end soon. Keep what `arg` points to until
- * then. */
+/* Runs rank_main on every rank and waits for all. The first run starts a thread for each rank of this
+ * process; later runs take the same threads, whose thread-local data, cores and signal mask stay. They sleep
+ * between runs and end with the world. After a fork the child's next run starts threads of its own. One run
+ * at a time. Returns the error of the first rank that failed (its number is in err->rank); the other ranks
+ * are woken. A failed world can be destroyed, not run again. A rank may not come back from a plugin's call
+ * after a failure. bs_world_run stops waiting for it half a second after a deadline, or after the world's
+ * timeout for another error, and logs a warning. Its thread goes on, the world and the context keep their
+ * memory for it, and the program should end soon. Keep what `arg` points to until then. */
 BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
                             void *arg, bs_error *err);
 /* 1: a rank of the world is still inside a call that did not return (bs_world_run). Do not touch what its
  * thread may still use. */
 BS_API uint32_t bs_world_left_behind(const bs_world *world);
-/* The rank of a world of one on the caller's thread, which is member 0 of its team until bs_world_leave: no
- * thread is started for it. With `bind` the caller is pinned meanwhile, else it is left where it runs. The
- * rank's functions are called from this thread only. A world may be entered again, also from another thread,
- * and run by bs_world_run in between; plans, tensors and layers of the rank stay. BS_INVALID_ARGUMENT
- * BS-WORLD-ENTER: the world has more ranks, is entered, or failed. Errors of the rank's functions are the
- * caller's alone: they do not fail the world. */
+/* The rank of a world of one, or the own rank of a world whose ranks are processes, on the caller's thread,
+ * which is member 0 of its team until bs_world_leave: no thread is started for it. With `bind` the caller is
+ * pinned meanwhile, else it is left where it runs. The rank's functions are called from this thread only. A
+ * world may be entered again, also from another thread, and run by bs_world_run in between; plans, tensors
+ * and layers of the rank stay. Collectives wait fastest on the thread that was the rank first. Ranks of other
+ * processes run or enter as they like: only the order of collectives is the same on all. BS_INVALID_ARGUMENT
+ * BS-WORLD-ENTER: more ranks of the world are in this process, or it is simulated, is entered, or failed.
+ * Errors of the rank's functions are the caller's alone: they do not fail the world. */
 BS_API int32_t bs_world_enter(bs_world *world, bs_rank **out_rank, bs_error *err);
 /* Ends bs_world_enter, on the thread that entered. Returns a misuse of the rank that no function could
- * report; such a world cannot be entered again. */
+ * report, or BS-COLL-UNWAITED where a started collective was not waited for. Such a world has failed: ranks
+ * in other processes are woken, and it cannot be entered again. */
 BS_API int32_t bs_world_leave(bs_world *world, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);
 BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);

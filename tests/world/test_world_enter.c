@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * A world of one whose rank is the caller's own thread (bs_world_enter), and the reference backend behind the
- * world's own (bs_world_options.fallback). */
+ * A rank that is the caller's own thread (bs_world_enter), of a world of one or of processes, and the
+ * reference backend behind the world's own (bs_world_options.fallback). */
 #include <pthread.h>
 
 #include "core/op/dispatch.h"
+#include "core/world/executor.h"
 #include "core/world/world.h"
 #include "tests/run_tests.h"
 #include "world_help.h"
@@ -121,6 +122,77 @@ START_TEST(worlds_that_cannot_be_entered) {
 }
 END_TEST
 
+/* ---- the own rank of processes: 1 of 3 ------------------------------------------------------- */
+
+static int32_t seen_main(bs_rank *rank, void *arg, bs_error *e) {
+  (void)e;
+  *(uint32_t *)arg += rank_of(rank);
+  return BS_OK;
+}
+static bs_world *joined_world(uint32_t bind) {
+  bs_world_options o = options(3, "ref");
+  o.comm = "joined";
+  o.config_hash = 77;
+  o.bind = bind;
+  return world_of(&o);
+}
+static bs_rank *enter(bs_world *world) {
+  bs_error e = {.struct_size = sizeof e};
+  bs_rank *rank = NULL;
+  ck_assert_msg(bs_world_enter(world, &rank, &e) == BS_OK, "%s", e.message);
+  ck_assert_ptr_eq(rank, bs_world_rank(world, 1));
+  return rank;
+}
+
+START_TEST(the_own_rank_of_processes_is_entered) {
+  bs_error e = {.struct_size = sizeof e};
+  cpu_set_t before, now;
+  uint32_t runs = 0;
+  bs_world *world = joined_world((uint32_t)_i);
+  pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+  for (int i = 0; i < 100; ++i) {
+    bs_rank *rank = enter(world);
+    ck_assert_uint_eq(rank_of(rank), 1);
+    ck_assert(pthread_equal(rank->thread, pthread_self()));
+    ck_assert_int_eq(bs_log_rank(), 1);
+    pthread_getaffinity_np(pthread_self(), sizeof now, &now);
+    ck_assert(_i == 0 || (CPU_COUNT(&now) == 1 && CPU_ISSET(*bs_world_cores(world, 1), &now)));
+    ck_assert_int_eq(bs_world_leave(world, &e), BS_OK);
+    ck_assert_int_eq(bs_log_rank(), -1);
+    if (i % 10 == 0) run(world, seen_main, &runs, BS_OK);
+  }
+  ck_assert_uint_eq(runs, 10);
+  pthread_getaffinity_np(pthread_self(), sizeof now, &now);
+  ck_assert(CPU_EQUAL(&before, &now));
+  bs_world_destroy(world);
+}
+END_TEST
+
+/* The error of another process comes to the caller. The world fails when the caller says so. */
+START_TEST(the_caller_fails_its_world) {
+  bs_error e = {.struct_size = sizeof e};
+  bs_rank *rank = NULL;
+  bs_world *world = joined_world(0);
+  ck_assert_int_eq(bs_rank_barrier(enter(world), "meet", &e), BS_ABORTED);
+  ck_assert_int_eq(bs_world_leave(world, NULL), BS_OK);
+  enter(world);
+  bs_world_fail(world, BS_ABORTED, &e);
+  ck_assert_int_eq(bs_world_leave(world, &e), BS_NUMERIC); /* the code that the other process ended with */
+  ck_assert_int_eq(e.rank, 2);
+  ck_assert_int_eq(bs_world_enter(world, &rank, &e), BS_INVALID_ARGUMENT);
+  run(world, seen_main, NULL, BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-WORLD-FAILED");
+  bs_world_destroy(world);
+  world = joined_world(0);
+  bs_world_fail(world, BS_NUMERIC, &e);                           /* not entered: nothing */
+  bs_rank_get_api()->region_end(enter(world), BS_REGION_FORWARD); /* was not begun: a misuse */
+  ck_assert_int_ne(bs_world_leave(world, &e), BS_OK);
+  ck_assert_int_eq(e.rank, 1);
+  ck_assert_int_eq(bs_world_enter(world, &rank, &e), BS_INVALID_ARGUMENT);
+  bs_world_destroy(world);
+}
+END_TEST
+
 /* ---- fallback ------------------------------------------------------------------------------- */
 
 START_TEST(ref_serves_where_it_is_asked_to) {
@@ -145,7 +217,11 @@ START_TEST(ref_serves_where_it_is_asked_to) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {the_caller_is_the_rank, 3}, {worlds_that_cannot_be_entered}, {ref_serves_where_it_is_asked_to}, {0}};
+  const test_case tests[] = {{the_caller_is_the_rank, 3},
+                             {worlds_that_cannot_be_entered},
+                             {the_own_rank_of_processes_is_entered, 2},
+                             {the_caller_fails_its_world},
+                             {ref_serves_where_it_is_asked_to},
+                             {0}};
   return run_tests("world_enter", tests, (test_setup){open_context, close_context, 30});
 }
