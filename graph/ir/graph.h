@@ -158,7 +158,12 @@ typedef struct gkept {
 
 /* A product as a layer of a method (graph/split). F has rows of the weight and a part of y, S has columns and
  * a part of x; x and y of the others are whole. */
-enum gnode_role { GNODE_ALONE = 0, GNODE_F = 1, GNODE_S = 2 };
+enum gnode_role {
+  GNODE_ALONE = 0, /* by the first method */
+  GNODE_F = 1,
+  GNODE_S = 2,
+  GNODE_S_WHOLE = 3 /* an S whose pair does not stand: by the second method, so that its sum is the same */
+};
 typedef struct gnode_split {
   uint32_t role;
   uint32_t bias;     /* value, of the whole of N; GNONE */

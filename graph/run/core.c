@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/memory.h"
+#include "core/base/text.h"
 #include "core/world/executor.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
@@ -33,7 +34,10 @@ static gcore *core_new(const bs_session_options *options) {
 
 static void core_free(gcore *core) {
   for (uint32_t i = 0; i < core->n_copies; i++) free(core->copies[i].data);
-  for (uint32_t i = 0; i < core->n_states; i++) free(core->states[i].memory);
+  for (uint32_t i = 0; i < core->n_states; i++) {
+    free(core->states[i].name);
+    free(core->states[i].memory);
+  }
   pthread_mutex_destroy(&core->lock);
   gmethod_free(core->method);
   free(core->weights);
@@ -182,12 +186,14 @@ int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_da
   if (rc != BS_OK) return rc;
   /* Zeros that are not written: the system takes a page when the first token is stored in it. */
   unsigned char *memory = bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
-  if (memory == NULL || !ARRAY_GROW(core->states, core->n_states, core->cap_states)) {
+  char *copy = bs_strdup(name);
+  if (memory == NULL || copy == NULL || !ARRAY_GROW(core->states, core->n_states, core->cap_states)) {
+    free(copy);
     free(memory);
     return no_memory(err);
   }
   void *data = memory + (LINE - (uintptr_t)memory % LINE);
-  core->states[core->n_states++] = (gstate){name, data, memory, bytes};
+  core->states[core->n_states++] = (gstate){copy, data, memory, bytes};
   core->state_bytes += bytes;
   *out_data = data;
   return BS_OK;

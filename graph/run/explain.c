@@ -42,6 +42,19 @@ static const char *lasting(graph *g, const char *text) {
   return id != GNONE ? graph_text_of(g, id) : "";
 }
 
+/* "F, y split: 384 of 768 rows; 2 states split": its role, what the method says, and why it is in no pair. */
+static const char *split_text(const gbinding *b, const gnode *n, const bs_proposal *proposal) {
+  static const char *const roles[] = {"", "F, y split: ", "S, x split: ", "S, x whole: "};
+  const gnode_split *split = &b->g->splits[n->layer - 1];
+  bs_text t = {0};
+  bs_text_printf(&t, "%s%s", roles[split->role], proposal->text);
+  if (split->n_states > 0) bs_text_printf(&t, "; %u states split", split->n_states);
+  if (split->why != GNONE) bs_text_printf(&t, "; in no pair: %s", graph_text_of(b->g, split->why));
+  const char *text = lasting(b->g, t.data != NULL ? t.data : "");
+  bs_text_free(&t);
+  return text;
+}
+
 /* What a rank does of a product that a method splits. */
 static int32_t layer_info(const gbinding *b, const gstep *step, bs_node_info *io, bs_error *err) {
   bs_proposal proposal;
@@ -51,7 +64,7 @@ static int32_t layer_info(const gbinding *b, const gstep *step, bs_node_info *io
   io->op = "layer";
   io->level = BS_LEVEL_NATIVE;
   io->method = step->method;
-  io->split = lasting(b->g, proposal.text);
+  io->split = split_text(b, n, &proposal);
   io->flops = proposal.flops;
   io->bytes =
       proposal.weight_bytes + graph_bytes(&b->g->values[n->in[0]]) + graph_bytes(&b->g->values[n->out[0]]);
@@ -391,6 +404,13 @@ static void put_stats(report *r, int json, bs_error *err) {
         r->s->core->backend);
 }
 
+static uint32_t in_pairs(const graph *g) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < g->n_splits; i++)
+    n += g->splits[i].role == GNODE_F || g->splits[i].role == GNODE_S;
+  return n;
+}
+
 /* How the products are split over ranks. */
 static void put_split(report *r, int json) {
   const gmethod *m = r->s->core->method;
@@ -399,17 +419,18 @@ static void put_split(report *r, int json) {
   if (json) {
     bs_text_printf(&r->t, "\"split\":{\"method\":");
     graph_put_json_text(&r->t, m->text);
-    bs_text_printf(&r->t,
-                   ",\"ranks\":%u,\"layers\":%" PRIu64 ",\"layers_whole\":%" PRIu64
-                   ",\"layers_again\":%" PRIu64 ",\"collectives\":%" PRIu64 ",\"payload_bytes\":%" PRIu64
-                   "},",
-                   t.ranks, t.layers, t.layers_whole, t.layers_again, t.collectives, t.payload_bytes);
+    bs_text_printf(
+        &r->t,
+        ",\"ranks\":%u,\"in_pairs\":%u,\"layers\":%" PRIu64 ",\"layers_whole\":%" PRIu64
+        ",\"layers_again\":%" PRIu64 ",\"collectives\":%" PRIu64 ",\"payload_bytes\":%" PRIu64 "},",
+        t.ranks, in_pairs(r->b->g), t.layers, t.layers_whole, t.layers_again, t.collectives, t.payload_bytes);
     return;
   }
   bs_text_printf(&r->t,
-                 "%s on %u ranks: %" PRIu64 " layers, %" PRIu64
+                 "%s on %u ranks: %" PRIu64 " layers, %u in pairs, %" PRIu64
                  " products whole on every rank; a run: %" PRIu64 " collectives, payload %" PRIu64 " bytes\n",
-                 m->text, t.ranks, t.layers, t.layers_whole, t.collectives, t.payload_bytes);
+                 m->text, t.ranks, t.layers, in_pairs(r->b->g), t.layers_whole, t.collectives,
+                 t.payload_bytes);
 }
 
 BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,

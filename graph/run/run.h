@@ -96,7 +96,7 @@ typedef struct gcopy {
   void *data;
 } gcopy;
 typedef struct gstate {
-  const char *name;
+  char *name;          /* a copy: the graph that it came from may go first */
   void *data, *memory; /* aligned; to be freed */
   uint64_t bytes;
 } gstate;
@@ -122,7 +122,8 @@ typedef struct gcore {
   double pack_s;
   struct gmethod *method; /* NULL: no method splits products */
   struct glayer **layers;
-  void **calls; /* memory of one call of a layer: the newest block, and those of layers that were built over it */
+  void **calls; /* memory of one call of a layer: the newest block, and those of layers that were built over
+                   it */
   uint64_t calls_bytes; /* of the newest */
   uint32_t n_layers, cap_layers, n_calls, cap_calls;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */

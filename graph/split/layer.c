@@ -60,9 +60,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   if (rc == BS_OK)
     rc = bs_method_propose(rank->context, l->arm->name, &l->spec, rank->api->rank(rank->rank),
                            core->method->world_size, &proposal, err);
-  if (rc == BS_OK)
-    rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY",
-                        "a layer of the model", err);
+  if (rc == BS_OK) rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY", "a layer of the model", err);
   if (rc != BS_OK) return rc;
   if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
   if (core->n_calls > 0) bs_rank_lend_calls(rank->rank, core->calls[core->n_calls - 1], core->calls_bytes);

@@ -270,12 +270,16 @@ static void marking_free(marking *k) {
 /* A product that is in no region is a layer with whole x and y, where the first method takes it. */
 static int32_t mark_alone(const marking *k, uint32_t id, uint32_t *io_layers, bs_error *why, bs_error *err) {
   const gnode n = k->g->nodes[id];
-  const gnode_split split = {.role = GNODE_ALONE, .bias = n.in[1], .why = why_alone(k, id)};
+  gnode_split split = {.role = GNODE_ALONE, .bias = n.in[1], .why = why_alone(k, id)};
   if (n.layer != 0) {
     *io_layers += 1;
     return BS_OK;
   }
-  if (takes(k, &n, GNODE_ALONE, n.in[1], why) != BS_OK) return BS_OK;
+  const uint32_t i = k->s != NULL && id < k->s->n_nodes ? k->s->product_of[id] : GNONE;
+  if (i != GNONE && k->s->products[i].role == GSPLIT_S) split.role = GNODE_S_WHOLE;
+  if (split.role == GNODE_S_WHOLE && takes(k, &n, split.role, split.bias, why) != BS_OK)
+    split.role = GNODE_ALONE;
+  if (split.role == GNODE_ALONE && takes(k, &n, GNODE_ALONE, split.bias, why) != BS_OK) return BS_OK;
   *io_layers += 1;
   return add_layer(k->g, id, &split, err);
 }

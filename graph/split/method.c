@@ -131,7 +131,7 @@ int32_t gmethod_spec(const gmethod *m, const graph *g, const gnode *n, uint32_t 
   if (why != NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT", "no method takes the product: %s", why);
   const gvalue *w = &g->values[n->weight];
-  const gmethod_arm *arm = &m->arms[role == GNODE_S && m->n_arms > 1];
+  const gmethod_arm *arm = &m->arms[(role == GNODE_S || role == GNODE_S_WHOLE) && m->n_arms > 1];
   const uint64_t kinds = arm->method->mask_kinds;
   const int masked = m->mask != NULL && kinds >> m->mask->kind & 1u;
   *out_arm = arm;
@@ -163,7 +163,7 @@ int32_t gmethod_propose(bs_context *context, const gmethod *m, const graph *g, c
   if (rc == BS_OK) rc = bs_method_propose(context, arm->name, &spec, rank, m->world_size, out, err);
   if (rc != BS_OK) return rc;
   const uint32_t wanted = role == GNODE_F ? BS_SPLIT_N : BS_SPLIT_K;
-  if (role != GNODE_ALONE && m->world_size > 1 && out->split != wanted)
+  if ((role == GNODE_F || role == GNODE_S) && m->world_size > 1 && out->split != wanted)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT", "method %s does not split %s of a weight",
                         arm->name, role == GNODE_F ? "the rows" : "the columns");
   if (out->repro >= m->repro) return BS_OK;
