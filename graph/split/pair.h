@@ -72,7 +72,7 @@ typedef struct gsplit_product {
   uint32_t stop;     /* alone: node at which the search for a region ended; GNONE: at no node */
   uint32_t passed; /* alone: nodes that would have been split before `stop`. 0: the next reader needs y whole,
                     * which is no loss, as of a norm or an output of the model */
-  char why[GSPLIT_WHY];   /* alone */
+  char why[GSPLIT_WHY]; /* alone */
 } gsplit_product;
 
 /* A value that is whole and read in parts inside a region: rank r reads entries [r n/P, (r+1) n/P) of `dim`.
