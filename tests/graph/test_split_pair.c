@@ -120,13 +120,14 @@ END_TEST
 /* ---- each op --------------------------------------------------------------------------------- */
 
 /* h = x w is [1,5,12]. */
-#define HEAD                                                                                              \
-  "<ir_version: 10, opset_import: [\"\" : 23]> g (float[1,5,8] x, float[1,5,12] m, float[1,3,5,4] p) => " \
-  "(float[a,b,c] y%s) <float[8,12] w = {@1 0.5 0}, float[12,8] v = {@2 0.5 0}, float[6,8] u = {@3 0.5 "   \
-  "0}, float[5,8] t = {@4 0.5 0}, float[24,8] s = {@5 0.5 0}, float[12] n = {@6 0.5 0}, float[8,6] z = "  \
-  "{@7 0.5 0}, int64[3] few = {0, 2, 3}, int64[1] last = {2}, int64 axis = {2}, int64[4] heads = {1, 5, " \
-  "3, 4}, int64[3] rows = {1, 5, 12}, int64[1] two = {2}, int64 one = {1}, float[3,8] k = {@8 0.5 0}, "   \
-  "int64[1,1] place = {0}> "                                                                              \
+#define HEAD                                                                                               \
+  "<ir_version: 10, opset_import: [\"\" : 23]> g (float[1,5,8] x, float[1,5,12] m, float[1,3,5,4] p) => "  \
+  "(float[a,b,c] y%s) <float[8,12] w = {@1 0.5 0}, float[12,8] v = {@2 0.5 0}, float[6,8] u = {@3 0.5 "    \
+  "0}, float[5,8] t = {@4 0.5 0}, float[24,8] s = {@5 0.5 0}, float[12] n = {@6 0.5 0}, float[8,6] z = "   \
+  "{@7 0.5 0}, int64[3] few = {0, 2, 3}, int64[1] last = {2}, int64 axis = {2}, int64[4] heads = {1, 5, "  \
+  "3, 4}, int64[3] rows = {1, 5, 12}, int64[1] two = {2}, int64 one = {1}, float[3,8] k = {@8 0.5 0}, "    \
+  "int64[1,1] place = {0}, int64[4] mixed = {1, 5, 2, 6}, int64[3] third = {1, 5, 4}, float[4,8] o = {@9 " \
+  "0.5 0}> "                                                                                               \
   "{ h = MatMul (x, w) %s }"
 
 static const struct {
@@ -137,6 +138,10 @@ static const struct {
     {"q = Mul (h, n) r = Exp (q) y = MatMul (r, v)", "FS", "F 0: 12 x 1\n"},
     {"a, c = Split <axis: int = 2, num_outputs: int = 2> (h) q = Mul (a, c) y = MatMul (q, u)", "FS",
      "6 x 1, 6 x 1\n"},
+    {"a = Reshape (h, mixed) q, c, d = Split <axis: int = 3, num_outputs: int = 3> (a) e = Mul (q, c) f = "
+     "Mul (e, d) "
+     "j = Reshape (f, third) y = MatMul (j, o)",
+     "FS", "F 0: 2 x 6\n"}, /* queries, keys and values of a head lie together */
     {"a = Reshape (h, heads) q = Softmax (a) r = Reshape (q, rows) y = MatMul (r, v)", "FS",
      "3 units of 4 elements, which 2"},
     {"q = Softmax (h) y = MatMul (q, v)", "..",
