@@ -15,14 +15,14 @@
 enum { GATHERED = 256 };
 
 int32_t bs_order_add(bs_order *o, int64_t from, int64_t count, bs_error *err) {
-  bs_order_run *last = o->n > 0 ? &o->runs[o->n - 1] : NULL;
+  bs_order_run *last = o->runs != NULL && o->n > 0 ? &o->runs[o->n - 1] : NULL;
   if (count <= 0) return BS_OK;
   if (last != NULL && last->from + last->count == from) {
     last->count += count;
     o->total += count;
     return BS_OK;
   }
-  if (o->n == o->cap) {
+  if (o->runs == NULL || o->n == o->cap) {
     const uint32_t cap = o->cap > 0 ? 2 * o->cap : 8;
     bs_order_run *runs = realloc(o->runs, cap * sizeof *runs);
     if (runs == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-ORDER-MEMORY", "no memory for an order");

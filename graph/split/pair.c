@@ -306,10 +306,11 @@ static int begin(search *s, uint32_t f) {
   if (n->op != GOP_MATMUL) return refuse(s, "has a quantised weight, which stays whole");
   if (gives_output(s, n)) return 0;
   if (n->in[2] != GNONE) return refuse(s, "adds a residual, which a split product does not");
-  const char *why = gsplit_root_of(s->g, n->out[0], 1, &root);
   const gvalue *y = &s->g->values[n->out[0]];
-  if (why == NULL && (y->dims[1] != root.period || y->offset != 0 || y->strides[1] != 1))
-    why = "is a part of a larger one";
+  const char *why = graph_count(y) != graph_count(&s->g->values[y->base])
+                        ? "is a part of a larger one"
+                        : gsplit_root_of(s->g, n->out[0], 1, &root);
+  if (why == NULL && (y->dims[1] != root.period || y->strides[1] != 1)) why = "has gaps in its rows";
   if (why != NULL) return refuse(s, "has an output that %s", why);
   s->s->region_of[f] = s->region;
   return add_root(s, &root);

@@ -108,7 +108,7 @@ static int32_t check_products(const graph *g, const gsplit *s, bs_error *err) {
 }
 
 int32_t gsplit_localise(graph *g, const gsplit *s, uint32_t rank, bs_error *err) {
-  int32_t rc = check_products(g, s, err);
+  int32_t rc = s->ranks > 1 ? check_products(g, s, err) : BS_OK;
   if (rc != BS_OK || s->ranks <= 1) return rc;
   uint32_t *from = calloc(s->n_cuts + 1u, sizeof *from);
   if (from == NULL) return graph_no_memory(err);

@@ -34,23 +34,24 @@ static void split_end(void) {
 
 /* Sizes that 2, 3 and 4 ranks divide. */
 static const entry split_gpt2[] = {{"n_embd", "48"}, {"n_head", "12"}, {"n_positions", "16"}, {0}};
-#define SPLIT_GPT2(n)                                                                                  \
+#define SPLIT_GPT2(n)                                                                                   \
   {"h." n ".ln_1.weight", "48"}, {"h." n ".ln_1.bias", "48"}, {"h." n ".attn.c_attn.weight", "48,144"}, \
-      {"h." n ".attn.c_attn.bias", "144"}, {"h." n ".attn.c_proj.weight", "48,48"},                    \
-      {"h." n ".attn.c_proj.bias", "48"}, {"h." n ".ln_2.weight", "48"}, {"h." n ".ln_2.bias", "48"},  \
-      {"h." n ".mlp.c_fc.weight", "48,192"}, {"h." n ".mlp.c_fc.bias", "192"},                         \
-      {"h." n ".mlp.c_proj.weight", "192,48"}, {                                                       \
-    "h." n ".mlp.c_proj.bias", "48"                                                                    \
+      {"h." n ".attn.c_attn.bias", "144"}, {"h." n ".attn.c_proj.weight", "48,48"},                     \
+      {"h." n ".attn.c_proj.bias", "48"}, {"h." n ".ln_2.weight", "48"}, {"h." n ".ln_2.bias", "48"},   \
+      {"h." n ".mlp.c_fc.weight", "48,192"}, {"h." n ".mlp.c_fc.bias", "192"},                          \
+      {"h." n ".mlp.c_proj.weight", "192,48"}, {                                                        \
+    "h." n ".mlp.c_proj.bias", "48"                                                                     \
   }
-static const entry split_gpt2_weights[] = {{"wte.weight", "5,48"}, {"wpe.weight", "16,48"}, SPLIT_GPT2("0"),
-                                           SPLIT_GPT2("1"),        {"ln_f.weight", "48"},   {"ln_f.bias", "48"},
+static const entry split_gpt2_weights[] = {{"wte.weight", "5,48"},
+                                           {"wpe.weight", "16,48"},
+                                           SPLIT_GPT2("0"),
+                                           SPLIT_GPT2("1"),
+                                           {"ln_f.weight", "48"},
+                                           {"ln_f.bias", "48"},
                                            {0}};
-static const entry split_qwen3[] = {{"model_type", "\"qwen3\""},
-                                    {"tie_word_embeddings", "true"},
-                                    {"num_attention_heads", "24"},
-                                    {"num_key_value_heads", "12"},
-                                    {"max_position_embeddings", "16"},
-                                    {0}};
+static const entry split_qwen3[] = {{"model_type", "\"qwen3\""},       {"tie_word_embeddings", "true"},
+                                    {"num_attention_heads", "24"},     {"num_key_value_heads", "12"},
+                                    {"max_position_embeddings", "16"}, {0}};
 static const entry split_qwen3_weights[] = {{L "self_attn.q_proj.weight", "192,16"},
                                             {L "self_attn.k_proj.weight", "96,16"},
                                             {L "self_attn.v_proj.weight", "96,16"},
@@ -81,7 +82,8 @@ static inline char *split_onnx_text(const char *name) {
   char *end = strstr(at, "\n-- "), *head = at;
   if (end != NULL) *end = '\0';
   while (*head != '<' || head[-1] != '\n') head--; /* of the last case that has one */
-  ck_assert_int_ge(asprintf(&whole, "%.*s%s", head == at ? 0 : (int)(strstr(head, ">\n") + 2 - head), head, at), 0);
+  ck_assert_int_ge(
+      asprintf(&whole, "%.*s%s", head == at ? 0 : (int)(strstr(head, ">\n") + 2 - head), head, at), 0);
   body = random_expand(whole);
   free(whole);
   free(text);
@@ -118,8 +120,8 @@ static inline bs_graph *split_open(const char *name) {
   return split_opened;
 }
 
-/* The graph of a model behind its passes. Symbols whose name has "batch" are 2, unless a model has one sequence;
- * others are `tokens`. off: a pass that is left out; NULL. */
+/* The graph of a model behind its passes. Symbols whose name has "batch" are 2, unless a model has one
+ * sequence; others are `tokens`. off: a pass that is left out; NULL. */
 static inline graph *split_graph(bs_graph *model, int64_t tokens, const char *off) {
   const gmodel *m = model->model;
   bs_dim dims[8];
@@ -133,9 +135,8 @@ static inline graph *split_graph(bs_graph *model, int64_t tokens, const char *of
     dims[i] = (bs_dim){.struct_size = sizeof dims[i], .name = m->symbols[i], .size = batch ? 2 : tokens};
     list[i] = &dims[i];
   }
-  const lower_options lower = {.dims = list,
-                               .n_dims = m->n_symbols,
-                               .folder = {gfold_run, &model->fold, gfold_constant, gfold_ask}};
+  const lower_options lower = {
+      .dims = list, .n_dims = m->n_symbols, .folder = {gfold_run, &model->fold, gfold_constant, gfold_ask}};
   const gpass_ctx ctx = {.fold = gfold_constant, .fold_user = &model->fold};
   split_ok(gpass_mask(&off, off != NULL, &mask, &split_err), "passes");
   split_ok(lower_model(m, &lower, &g, &split_err), "lower");
