@@ -168,6 +168,34 @@ START_TEST(a_cache_serves_one_run_at_a_time) {
 END_TEST
 
 /* The embeddings are read where they lie in the file. */
+/* A plan that makes room for another one leaves the cache to it. */
+START_TEST(a_dropped_plan_leaves_the_cache) {
+  static const int64_t cuts[] = {PROMPT, 1, 2, 1};
+  const bs_session_options options = {
+      .struct_size = (uint32_t)sizeof options, .backend = "ref", .threads = 1, .plans = 1, .exact = 1};
+  bs_session_options o = options;
+  bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "sequence", .size = 3};
+  const bs_dim *const dims[1] = {&dim};
+  double logits[WORDS];
+  bs_session *s = NULL;
+  int64_t at = 0;
+  write_config(models[0].config, NULL);
+  write_weights("model.safetensors", models[0].weights, 0, 100, NULL);
+  ok(bs_graph_open(context, files_folder, NULL, &model, &err), "graph");
+  o.dims = dims;
+  o.n_dims = 1;
+  ok(bs_session_open(context, model, &o, &s, &err), "session");
+  for (uint32_t i = 0; i < sizeof cuts / sizeof cuts[0]; at += cuts[i++]) {
+    dim.size = cuts[i];
+    ok(bs_session_bind(s, dims, 1, &err), "bind");
+    ok(run(s, models[0].tokens + at, cuts[i], logits), "run");
+  }
+  ck_assert_int_eq(at, ALL);
+  expect(logits, models[0].last, "all");
+  bs_session_close(s);
+}
+END_TEST
+
 START_TEST(a_file_is_cut_between_runs) {
   double logits[WORDS];
   struct stat st;
@@ -185,6 +213,7 @@ END_TEST
 
 int main(void) {
   const test_case rows[] = {{prefill_and_decode, 2 * TEST_COUNT(models)},
+                            {a_dropped_plan_leaves_the_cache},
                             {a_file_is_cut_between_runs},
                             {a_cache_serves_one_run_at_a_time},
                             {0}};
