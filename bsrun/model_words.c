@@ -55,11 +55,16 @@ static int32_t read_shapes(const args *a, uint32_t *out_exact, bs_error *err) {
 }
 
 static int32_t read_repro(const args *a, uint32_t *out, bs_error *err) {
-  static const char *const words[] = {"runs", "tokens"};
+  static const char *const words[] = {"runs", "tokens", "ranks"};
+  static const uint32_t bits[] = {BS_BITS_RUNS, BS_BITS_TOKENS, BS_BITS_RANKS};
   const char *word = takes(a, "repro") ? args_value(a, "repro") : NULL;
-  *out = word != NULL && strcmp(word, "tokens") == 0 ? BS_BITS_TOKENS : BS_BITS_RUNS;
-  if (word == NULL || *out != BS_BITS_RUNS || strcmp(word, "runs") == 0) return BS_OK;
-  return bsrun_unknown("promise of bits", word, words, 2, err);
+  *out = BS_BITS_RUNS;
+  for (size_t i = 0; word != NULL && i < sizeof words / sizeof words[0]; i++) {
+    if (strcmp(word, words[i]) != 0) continue;
+    *out = bits[i];
+    return BS_OK;
+  }
+  return word == NULL ? BS_OK : bsrun_unknown("promise of bits", word, words, 3, err);
 }
 
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {

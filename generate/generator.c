@@ -83,7 +83,7 @@ static int32_t open_session(bs_context *context, bs_token_generator *g, const bs
   o.n_dims = 3;
   o.share = NULL;
   o.f64 = 0;
-  if (o.tokenwise != BS_BITS_TOKENS) o.tokenwise = BS_BITS_BATCH;
+  if (o.tokenwise < BS_BITS_TOKENS) o.tokenwise = BS_BITS_BATCH;
   if (o.plans == 0) o.plans = 32;
   int32_t rc = bs_session_open(context, g->graph, &o, &g->session, err);
   if (rc == BS_OK) rc = bs_session_port(g->session, 3, NULL, &logits, err);

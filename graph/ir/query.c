@@ -75,7 +75,7 @@ static void describe(const gvalue *v, bs_tensor_desc *out) {
 /* Products of any number of tokens; attention of few queries, as a decoding step has them, and of all where
  * the bits are those of the definition. */
 static uint32_t query_flags(const graph *g, const gnode *n) {
-  const uint32_t bits = g->tokenwise == BS_BITS_TOKENS ? BS_QUERY_BITS : 0;
+  const uint32_t bits = g->tokenwise >= BS_BITS_TOKENS ? BS_QUERY_BITS : 0;
   if (g->tokenwise == BS_BITS_RUNS) return 0;
   if (graph_is_product(n->op)) return bits | BS_QUERY_TOKENWISE;
   if (n->op != GOP_ATTENTION) return bits;

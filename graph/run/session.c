@@ -64,9 +64,14 @@ static int32_t take_weights(bs_session *s, const bs_session_options *o, bs_error
 static int32_t check_options(const bs_session_options *o, bs_error *err) {
   static const char function[] = "bs_session_open";
   int32_t rc = gargs_dims(function, o->dims, o->n_dims, err);
-  if (rc == BS_OK && o->tokenwise > BS_BITS_TOKENS)
+  if (rc == BS_OK && o->tokenwise > BS_BITS_RANKS)
     rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BITS",
-                      "tokenwise is %u, and enum bs_session_bits ends at %d", o->tokenwise, BS_BITS_TOKENS);
+                      "tokenwise is %u, and enum bs_session_bits ends at %d", o->tokenwise, BS_BITS_RANKS);
+  if (rc == BS_OK && o->tokenwise == BS_BITS_RANKS && o->method == NULL) {
+    bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BITS", "bits of all numbers of ranks need a method");
+    bs_error_hint(err, "method, and a world of one rank or more");
+    return BS_INVALID_ARGUMENT;
+  }
   if (rc == BS_OK) rc = gargs_list(function, "passes_off", o->passes_off, o->n_passes_off, err);
   if (rc == BS_OK) rc = gargs_list(function, "method_keys", o->method_keys, o->n_method_options, err);
   if (rc == BS_OK) rc = gargs_list(function, "method_values", o->method_values, o->n_method_options, err);

@@ -62,7 +62,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
                            core->method->world_size, &proposal, err);
   if (rc == BS_OK) rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY", "a layer of the model", err);
   if (rc != BS_OK) return rc;
-  if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
+  if (core->method->bits >= BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
   if (core->n_calls > 0) bs_rank_lend_calls(rank->rank, core->calls[core->n_calls - 1], core->calls_bytes);
   rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
                       split->bias != GNONE ? &bias.source : NULL, &made, err);

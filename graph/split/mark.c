@@ -9,6 +9,7 @@
 #include "graph/ir/arena.h"
 #include "graph/split/method.h"
 #include "graph/split/pair.h"
+#include "graph/split/split_inside.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a split");
@@ -197,8 +198,15 @@ static int32_t order_region(const marking *k, uint32_t region, bs_error *err) {
   if (rc == BS_OK) rc = gmethod_columns(k->m, k->rank->rank, &spec, &columns, err);
   if (rc == BS_OK) rc = owned_units(columns, p->k, width, k->m->world_size, &units, err);
   if (rc != BS_OK) return rc;
-  rc = order_all(k, region, columns, units, n_units, err);
-  if (rc == BS_UNSUPPORTED && units != NULL) rc = order_all(k, region, columns, NULL, 0, err);
+  rc = BS_UNSUPPORTED;
+  if (units != NULL || k->m->bits < BS_BITS_RANKS)
+    rc = order_all(k, region, columns, units, n_units, err);
+  else
+    bs_error_set(
+        err, rc, "BS-GRAPH-REPRO",
+        "the columns that a rank owns are no whole units; an order of them would depend on the ranks");
+  if (rc == BS_UNSUPPORTED && units != NULL && k->m->bits < BS_BITS_RANKS)
+    rc = order_all(k, region, columns, NULL, 0, err);
   free(units);
   return rc;
 }
@@ -267,19 +275,31 @@ static void marking_free(marking *k) {
 
 /* ---- all products ---------------------------------------------------------------------------- */
 
-/* A product that is in no region is a layer with whole x and y, where the first method takes it. */
+/* A product that the methods refuse on some numbers of ranks has other bits there. */
+static int32_t refuse_bits(const marking *k, const gnode *n, const bs_error *why, bs_error *err) {
+  char name[112];
+  gsplit_name(k->g, (uint32_t)(n - k->g->nodes), name, sizeof name);
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-REPRO", "%s: %.300s", name, why->message);
+  bs_error_hint(err, "--with repro=tokens promises no bits over numbers of ranks");
+  return BS_UNSUPPORTED;
+}
+
+/* A product that is in no region is a layer with whole x and y, where its method takes it. */
 static int32_t mark_alone(const marking *k, uint32_t id, uint32_t *io_layers, bs_error *why, bs_error *err) {
-  const gnode n = k->g->nodes[id];
-  gnode_split split = {.role = GNODE_ALONE, .bias = n.in[1], .why = why_alone(k, id)};
-  if (n.layer != 0) {
-    *io_layers += 1;
-    return BS_OK;
-  }
+  const gnode *n = &k->g->nodes[id];
   const uint32_t i = k->s != NULL && id < k->s->n_nodes ? k->s->product_of[id] : GNONE;
-  if (i != GNONE && k->s->products[i].role == GSPLIT_S) split.role = GNODE_S_WHOLE;
-  if (split.role == GNODE_S_WHOLE && takes(k, &n, split.role, split.bias, why) != BS_OK)
-    split.role = GNODE_ALONE;
-  if (split.role == GNODE_ALONE && takes(k, &n, GNODE_ALONE, split.bias, why) != BS_OK) return BS_OK;
+  const int is_s = i != GNONE && k->s->products[i].role == GSPLIT_S, all_ranks = k->m->bits >= BS_BITS_RANKS;
+  gnode_split split = {.role = is_s ? GNODE_S_WHOLE : GNODE_ALONE, .bias = n->in[1], .why = why_alone(k, id)};
+  const gmethod_arm *arm;
+  bs_layer_spec spec;
+  *io_layers += n->layer != 0;
+  if (n->layer != 0) return BS_OK;
+  int32_t rc = takes(k, n, split.role, split.bias, why);
+  if (rc != BS_OK && all_ranks &&
+      gmethod_spec(k->m, k->g, n, split.role, split.bias, &arm, &spec, NULL) == BS_OK)
+    return refuse_bits(k, n, why, err);
+  if (rc != BS_OK && is_s) rc = takes(k, n, split.role = GNODE_ALONE, split.bias, why);
+  if (rc != BS_OK) return BS_OK;
   *io_layers += 1;
   return add_layer(k->g, id, &split, err);
 }

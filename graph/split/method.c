@@ -47,10 +47,11 @@ static int32_t copy_options(gmethod *m, const bs_session_options *o, bs_error *e
 /* The class that the session's promise of bits needs of each layer, unless the caller gave one. Of a batch, a
  * method without classes keeps what it keeps. */
 static int32_t add_repro(gmethod *m, uint32_t bits, bs_error *err) {
-  static const char *const key = "repro", *const value = "R2";
+  static const char *const key = "repro";
+  const char *const value = bits == BS_BITS_RANKS ? "R3" : "R2";
   int32_t rc = BS_OK;
   m->bits = bits;
-  if (bits == BS_BITS_TOKENS) m->repro = BS_REPRO_R2;
+  if (bits >= BS_BITS_TOKENS) m->repro = bits == BS_BITS_RANKS ? BS_REPRO_R3 : BS_REPRO_R2;
   for (uint32_t k = 0; k < m->n_arms && rc == BS_OK; k++) {
     gmethod_arm *arm = &m->arms[k];
     int given = 0;

@@ -200,8 +200,9 @@ BS_API void bs_graph_close(bs_graph *graph);
  * queries, are asked with BS_QUERY_TOKENWISE. What the backend does not serve so runs on `ref`.
  * TOKENS, since 0.14: also runs of a sequence that is cut elsewhere, and other processors. All nodes are
  * asked with BS_QUERY_BITS. A session with a node that nothing serves so is not opened (BS_UNSUPPORTED).
+ * RANKS, since 0.15: also 1, 2, 4 and 8 ranks of the same method. Every layer promises R3.
  * share/doc/blockshock/numbers.md has the definition. */
-enum bs_session_bits { BS_BITS_RUNS = 0, BS_BITS_BATCH = 1, BS_BITS_TOKENS = 2 };
+enum bs_session_bits { BS_BITS_RUNS = 0, BS_BITS_BATCH = 1, BS_BITS_TOKENS = 2, BS_BITS_RANKS = 3 };
 
 /* How a session is opened. bs_session_open copies it. */
 typedef struct bs_session_options {

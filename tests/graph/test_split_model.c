@@ -271,6 +271,37 @@ START_TEST(tokens_keep_their_bits) {
 }
 END_TEST
 
+/* The same bits on 1, 2, 4 and 8 ranks, however the tokens are cut. Without the promise they differ. */
+START_TEST(ranks_keep_their_bits) {
+  static const char *const of[] = {"row_parallel", "column_parallel", "blockshock",
+                                   "column_parallel+row_parallel", "column_parallel+blockshock"};
+  const char *method = of[_i / MODELS];
+  float first[ALL - PROMPT + 1][WORDS], got[WORDS];
+  uint32_t differs = 0;
+  open_model(_i % MODELS);
+  for (uint32_t bits = BS_BITS_RANKS; bits != BS_BITS_BATCH;
+       bits = bits == BS_BITS_RANKS ? BS_BITS_RUNS : BS_BITS_BATCH)
+    for (uint32_t ranks = 1; ranks <= 8; ranks *= 2) {
+      bs_session *s = NULL;
+      open_world(ranks);
+      ok(try_session(method, bits, PROMPT, &s), method);
+      ok(run(s, tokens, PROMPT, got), "prompt");
+      if (ranks == 1 && bits == BS_BITS_RANKS) memcpy(first[0], got, sizeof got);
+      if (bits == BS_BITS_RANKS) ck_assert_mem_eq(got, first[0], sizeof got);
+      differs += memcmp(got, first[0], sizeof got) != 0;
+      for (int i = PROMPT; i < ALL; i++) {
+        ok(run(s, &tokens[i], 1, got), "token");
+        if (ranks == 1 && bits == BS_BITS_RANKS) memcpy(first[i - PROMPT + 1], got, sizeof got);
+        if (bits == BS_BITS_RANKS) ck_assert_mem_eq(got, first[i - PROMPT + 1], sizeof got);
+      }
+      bs_session_close(s);
+      bs_world_destroy(world);
+      world = NULL;
+    }
+  ck_assert(differs > 0 || strcmp(method, "column_parallel") == 0);
+}
+END_TEST
+
 /* A layer that gives other numbers on one rank is named by the check, and the comparison blames the ranks. */
 START_TEST(a_wrong_layer_is_found) {
   float logits[WORDS];
@@ -308,6 +339,10 @@ START_TEST(wrong_options_are_refused) {
   const bs_session_options threads = {.struct_size = (uint32_t)sizeof threads, .world = world, .threads = 2};
   ck_assert_int_eq(bs_session_open(context, model, &threads, &s, &err), BS_INVALID_ARGUMENT);
   ck_assert_ptr_nonnull(strstr(err.message, "threads"));
+  const bs_session_options ranks = {
+      .struct_size = (uint32_t)sizeof ranks, .world = world, .tokenwise = BS_BITS_RANKS};
+  ck_assert_int_eq(bs_session_open(context, model, &ranks, &s, &err), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-GRAPH-BITS");
   ck_assert_int_eq(try_session("row_paralel", BS_BITS_RUNS, 1, &s), BS_NOT_FOUND);
   ck_assert_int_eq(try_session("dense", BS_BITS_RUNS, 1, &s), BS_UNSUPPORTED);
   ck_assert_str_eq(err.id, "BS-GRAPH-SPLIT");
@@ -322,6 +357,7 @@ int main(void) {
                             {checks_pass, 2 * MODELS * METHODS},
                             {more_rows_build_layers_again},
                             {tokens_keep_their_bits, MODELS * METHODS},
+                            {ranks_keep_their_bits, 5 * MODELS},
                             {a_wrong_layer_is_found},
                             {wrong_options_are_refused},
                             {0}};
