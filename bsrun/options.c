@@ -166,7 +166,8 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_REPRO] =
         {"repro", 0, 0, OPT_WITH, "WORD",
          "tokens: the bits of a token do not depend on the tokens beside it, how many they are, the "
-         "threads or the instruction set; ranks, with --method: and not on 1, 2, 4 or 8 ranks; default: runs, "
+         "threads or the instruction set; ranks, with --method: and not on 1, 2, 4 or 8 ranks; default: "
+         "runs, "
          "equal from run to run"},
     [OPT_VERIFY] = {"verify", 0, 0, 0, NULL,
                     "first compare the outputs with those of the graph as written, in f64"},

@@ -107,7 +107,7 @@ struct bs_rank {
   void *lent;        /* an executor's, in place of it; NULL: none */
   uint32_t required; /* flags of every query (bs_rank_require) */
   bs_calls calls;
-  pthread_t thread;   /* the rank's own */
+  pthread_t thread;    /* the rank's own */
   bs_error sticky;     /* a misuse without a way to return it; ends the run */
   bs_rank_note *notes; /* rank_data.c: pointers that users keep here, by key */
 };
