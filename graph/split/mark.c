@@ -247,6 +247,7 @@ static uint32_t why_alone(const marking *k, uint32_t id) {
   const uint32_t i = k->s != NULL && id < k->s->n_nodes ? k->s->product_of[id] : GNONE;
   if (i == GNONE) return GNONE;
   const gsplit_product *p = &k->s->products[i];
+  if (p->region == GNONE && p->passed == 0) return GNONE; /* its reader needs y whole anyhow */
   return graph_text(k->g, p->region != GNONE ? k->s->regions[p->region].why : p->why);
 }
 
