@@ -19,7 +19,7 @@ static const args_option model_check_options[] = {
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
     MODEL_OPTION_SEED,
-    {OPT_AGAINST, "or a certificate, whose cells are run again", 0},
+    {OPT_AGAINST, "a certificate's cells are run again", 0},
     {OPT_SHOW, NULL, 0},
     {OPT_SHOW_NODES, "poisoned outputs, guarded, each beside f64; -o json has all", 0},
     MODEL_OPTION_BACKEND,
@@ -346,14 +346,23 @@ static int32_t check_repro(const args *a, bs_error *err) {
   return rc;
 }
 
-/* Options that a certificate has the values of. */
+/* Options that a certificate has the values of, and how they are written. */
 static int32_t refuse_beside_certificate(const args *a, bs_error *err) {
-  static const char *const options[] = {"dim",     "seed",        "cache-tokens", "cache-dtype", "no-pass",
-                                        "weights", "activations", "threads",      "repro",       "nodes"};
+  static const char *const options[][2] = {{"dim", "dim"},
+                                           {"seed", "seed"},
+                                           {"cache-tokens", "cache-tokens"},
+                                           {"cache-dtype", "with cache-dtype"},
+                                           {"no-pass", "no-pass"},
+                                           {"weights", "weights"},
+                                           {"activations", "activations"},
+                                           {"threads", "threads"},
+                                           {"repro", "with repro"},
+                                           {"nodes", "show nodes"}};
   for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-    if (args_has(a, options[i]))
+    if (args_has(a, options[i][0]))
       return bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
-                          "--%s has no effect beside a certificate, which says it", options[i]);
+                          "--%s has no effect beside a certificate, which says how the model is run",
+                          options[i][1]);
   return BS_OK;
 }
 

@@ -5,7 +5,7 @@
 #define BS_LAB_MODEL_CERTIFICATE_H
 #include "lab/model/model.h"
 
-/* 1: a file begins as a certificate does. */
+/* 1: a file begins as a certificate does, or its name ends in .json. */
 int bs_certificate_is(const char *path);
 /* Reads a certificate, and checks all fields that the functions below and bs_model_repro_against read. The
  * caller frees *out. BS_INPUT names the field. */

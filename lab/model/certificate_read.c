@@ -16,7 +16,9 @@ static const json_int_t MOST_NUMBER = (json_int_t)1 << 53;
 int bs_certificate_is(const char *path) {
   static const char key[] = "\"blockshock_bits\"";
   char text[FIRST_BYTES + 1] = "";
+  const size_t length = strlen(path);
   bs_map map;
+  if (length > 5 && strcmp(path + length - 5, ".json") == 0) return 1;
   if (bs_map_open(path, "BS-CERT-BAD", &map, NULL) != BS_OK) return 0;
   const uint64_t n = map.bytes < FIRST_BYTES ? map.bytes : FIRST_BYTES;
   const int read = bs_map_pread(&map, path, 0, text, n, NULL) == BS_OK;

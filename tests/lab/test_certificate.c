@@ -227,9 +227,11 @@ START_TEST(what_is_no_certificate_is_refused) {
     ck_assert_int_eq(bs_certificate_read(files_path("bits.json"), &read, &err), BS_INPUT);
     ck_assert_msg(strstr(err.message, rows[i][1]) != NULL, "%s", err.message);
   }
-  files_write("bits.json", "{\"other\": 1}", 12);
-  ck_assert(!bs_certificate_is(files_path("bits.json")));
-  ck_assert(!bs_certificate_is(files_path("none.json")));
+  files_write("bits", "{\"other\": 1}", 12);
+  ck_assert(!bs_certificate_is(files_path("bits")));
+  files_write("bits", " {\n \"blockshock_bits\": 2}", 26);
+  ck_assert(bs_certificate_is(files_path("bits")));
+  ck_assert(!bs_certificate_is(files_path("none")));
 }
 END_TEST
 
