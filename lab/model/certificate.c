@@ -2,6 +2,7 @@
  * certificate.c - see certificate.h. Reading is in certificate_read.c. */
 #include "lab/model/certificate.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,51 +82,66 @@ void bs_certificate_words_free(bs_certificate_words *words) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Names are from this folder on; a file elsewhere has its last name. */
-static const char *name_from(const char *folder, const char *path) {
-  const size_t n = strlen(folder);
-  const char *last = strrchr(path, '/');
-  if (n > 0 && strncmp(path, folder, n) == 0 && path[n] == '/') return path + n + 1;
-  return last != NULL ? last + 1 : path;
-}
-
-static int32_t add_file(json_t *files, const char *folder, const char *path, bs_error *err) {
+static int32_t add_file(json_t *files, const char *name, const char *path, bs_error *err) {
   struct stat at;
   char hex[65];
-  char *real = realpath(path, NULL);
-  const char *name = name_from(folder, real != NULL ? real : path);
   size_t i;
   const json_t *old;
-  int32_t rc = BS_OK;
-  json_array_foreach(files, i,
-                     old) if (strcmp(json_string_value(json_object_get(old, "name")), name) == 0) goto done;
-  rc = bs_sha256_file(path, hex, err);
+  json_array_foreach(files, i, old) {
+    if (strcmp(json_string_value(json_object_get(old, "name")), name) == 0) return BS_OK;
+  }
+  int32_t rc = bs_sha256_file(path, hex, err);
   if (rc == BS_OK && stat(path, &at) != 0)
     rc = bs_error_set(err, BS_IO, "BS-CERT-FILE", "%.200s is gone", path);
-  if (rc != BS_OK) goto done;
+  if (rc != BS_OK) return rc;
   json_t *row = json_pack("{s:o, s:I, s:s}", "name", bs_model_json_text(name), "bytes",
                           (json_int_t)at.st_size, "sha256", hex);
-  if (json_array_append_new(files, row) != 0) rc = no_memory(err);
-done:
-  free(real);
-  return rc;
+  return json_array_append_new(files, row) == 0 ? BS_OK : no_memory(err);
 }
 
 /* The files that are read and closed again. */
-static int32_t add_own(json_t *files, const char *path, const char *folder, bs_error *err) {
+static int32_t add_own(json_t *files, const char *path, bs_error *err) {
   static const char *const of_folder[] = {"config.json", "model.safetensors.index.json"};
+  const char *last = strrchr(path, '/');
   char file[PATH_BYTES];
   struct stat at;
   int32_t rc = BS_OK;
   if (stat(path, &at) != 0) return BS_OK; /* it was made by calls */
-  if (!S_ISDIR(at.st_mode)) return add_file(files, folder, path, err);
+  if (!S_ISDIR(at.st_mode)) return add_file(files, last != NULL ? last + 1 : path, path, err);
   snprintf(file, sizeof file, "%s/model.safetensors", path);
   const int is_one = stat(file, &at) == 0; /* the index is not read then */
   for (size_t i = 0; rc == BS_OK && i < (is_one ? 1u : 2u); i++) {
     snprintf(file, sizeof file, "%s/%s", path, of_folder[i]);
-    if (stat(file, &at) == 0) rc = add_file(files, folder, file, err);
+    if (stat(file, &at) == 0) rc = add_file(files, of_folder[i], file, err);
   }
   return rc;
+}
+
+/* The name of an open file from the model's folder on. It may be there by a link, as in the cache of a hub:
+ * then it has the link's name. A file elsewhere has its last name. */
+static void name_in(const char *folder, const char *real, char out[PATH_BYTES]) {
+  const size_t n = strlen(folder);
+  const char *last = strrchr(real, '/');
+  char path[PATH_BYTES + 260];
+  struct dirent **entries = NULL;
+  const int count = n > 0 ? scandir(folder, &entries, NULL, alphasort) : 0;
+  int found = 0;
+  snprintf(out, PATH_BYTES, "%s", last != NULL ? last + 1 : real);
+  if (n > 0 && strncmp(real, folder, n) == 0 && real[n] == '/') {
+    snprintf(out, PATH_BYTES, "%s", real + n + 1);
+    found = 1;
+  }
+  for (int i = 0; i < count; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+    char *to = found ? NULL : realpath(path, NULL);
+    if (to != NULL && strcmp(to, real) == 0) {
+      snprintf(out, PATH_BYTES, "%s", entries[i]->d_name);
+      found = 1;
+    }
+    free(to);
+    free(entries[i]);
+  }
+  free(entries);
 }
 
 static int fd_of(const gmodel *g, const gmodel_value *v) {
@@ -140,14 +156,15 @@ static int32_t add_mapped(json_t *files, const gmodel *g, const char *folder, bs
   int before = -1;
   for (uint32_t i = 0; rc == BS_OK && i < g->n_values; i++) {
     const int fd = fd_of(g, &g->values[i]);
-    char link[64], path[PATH_BYTES];
+    char link[64], path[PATH_BYTES], name[PATH_BYTES];
     if (fd < 0 || fd == before) continue;
     before = fd;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, path, sizeof path - 1);
     if (n <= 0) return bs_error_set(err, BS_IO, "BS-CERT-FILE", "cannot find the name of an open file");
     path[n] = '\0';
-    rc = add_file(files, folder, path, err);
+    name_in(folder, path, name);
+    rc = add_file(files, name, path, err);
   }
   return rc;
 }
@@ -155,11 +172,13 @@ static int32_t add_mapped(json_t *files, const gmodel *g, const char *folder, bs
 /* The folder of the model, without links; "" for one that was made by calls. */
 static void folder_of(const char *path, char out[PATH_BYTES]) {
   struct stat at;
-  char *real = realpath(path, NULL);
-  out[0] = '\0';
-  if (real != NULL) snprintf(out, PATH_BYTES, "%s", real);
-  char *last = strrchr(out, '/');
-  if (last != NULL && stat(out, &at) == 0 && !S_ISDIR(at.st_mode)) *last = '\0';
+  const int is_folder = stat(path, &at) == 0 && S_ISDIR(at.st_mode);
+  const char *last = strrchr(path, '/');
+  const int n = is_folder ? (int)strlen(path) : last != NULL ? (int)(last - path) : 0;
+  char folder[PATH_BYTES];
+  snprintf(folder, sizeof folder, "%.*s", n, path);
+  char *real = realpath(n > 0 ? folder : last != NULL ? "/" : ".", NULL);
+  snprintf(out, PATH_BYTES, "%s", real != NULL && path[0] != '\0' ? real : "");
   free(real);
 }
 
@@ -200,7 +219,7 @@ int32_t bs_certificate_add_files(const bs_model *model, json_t *to, bs_error *er
   json_t *files = json_array();
   int32_t rc = bs_graph_info_get(model->graph, &info, err);
   if (rc == BS_OK) folder_of(info.path, folder);
-  if (rc == BS_OK) rc = add_own(files, info.path, folder, err);
+  if (rc == BS_OK) rc = add_own(files, info.path, err);
   if (rc == BS_OK) rc = add_mapped(files, model->graph->model, folder, err);
   if (rc != BS_OK) {
     json_decref(files);

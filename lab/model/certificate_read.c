@@ -152,7 +152,7 @@ static int32_t check_lists(const json_t *root, bs_error *err) {
     const char *table = json_string_value(json_object_get(value, "table"));
     if (!json_is_true(json_object_get(value, "equal")))
       return bad("cells", (long long)i, "equal", "true, while failed is 0", err);
-    if (threads < 1 || threads > 4096) return bad("cells", (long long)i, "threads", "1 to 4096", err);
+    if (threads < 1 || threads > 1024) return bad("cells", (long long)i, "threads", "1 to 1024", err);
     if (strlen(table) > 31 || table[strspn(table, "abcdefghijklmnopqrstuvwxyz0123456789_")] != '\0')
       return bad("cells", (long long)i, "table", "a name of at most 31 letters a-z0-9_", err);
   }

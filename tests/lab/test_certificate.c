@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_certificate.c - a certificate is checked again: equal outputs, a flipped digit in each field that is
  * compared, a changed model, a machine that has few tables or none. */
+#include <unistd.h>
+
 #include "core/base/error.h"
 #include "lab/model/certificate.h"
 #include "lab/model/repro.h"
@@ -177,6 +179,22 @@ START_TEST(a_changed_model_is_named) {
 }
 END_TEST
 
+/* As in the cache of a hub, files may lie elsewhere: they have the names of the links. */
+START_TEST(linked_files_have_the_names_of_links) {
+  write_gpt2();
+  json_t *made = make();
+  char there[512];
+  snprintf(there, sizeof there, "%s.blob", files_folder);
+  ck_assert_int_eq(rename(files_path("model.safetensors"), there), 0);
+  ck_assert_int_eq(symlink(there, files_path("model.safetensors")), 0);
+  json_t *result = check(made);
+  unlink(there);
+  ck_assert_msg(result != NULL && of(result, "failed") == 0, "%s %s", err.id, err.message);
+  json_decref(made);
+  json_decref(result);
+}
+END_TEST
+
 /* Import computes rotary tables with the C library: they lie in no file. */
 START_TEST(made_constants_are_named) {
   lacks = NULL;
@@ -236,9 +254,14 @@ START_TEST(what_is_no_certificate_is_refused) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{equal_outputs_pass_in_every_cell},  {each_flipped_digit_is_named},
-                             {other_outputs_name_cell_and_row},   {a_changed_model_is_named},
-                             {made_constants_are_named},          {absent_tables_are_left_out},
-                             {what_is_no_certificate_is_refused}, {0}};
+  const test_case tests[] = {{equal_outputs_pass_in_every_cell},
+                             {each_flipped_digit_is_named},
+                             {other_outputs_name_cell_and_row},
+                             {a_changed_model_is_named},
+                             {linked_files_have_the_names_of_links},
+                             {made_constants_are_named},
+                             {absent_tables_are_left_out},
+                             {what_is_no_certificate_is_refused},
+                             {0}};
   return run_tests("certificate", tests, (test_setup){.before = files_begin, .after = files_end});
 }
