@@ -24,8 +24,8 @@ static const repro_cut cuts[] = {{"all", 0, 0, 0},
                                  {"1 at a time", 0, 1, 0},
                                  {"5 at a time", 0, 5, 0},
                                  {"9 at a time", 0, 9, 0},
-                                 {"1 at a time beside 2", 0, 1, BESIDE},
-                                 {"9 at a time beside 2", 0, 9, BESIDE}};
+                                 {"1 at a time with 2 others", 0, 1, BESIDE},
+                                 {"9 at a time with 2 others", 0, 9, BESIDE}};
 enum { CUTS = sizeof cuts / sizeof cuts[0], ONE_AT_A_TIME = 7 };
 
 /* Tables beside the one that the plugin takes by itself. They run a part of the grid. */
@@ -287,7 +287,7 @@ static int32_t run_tables(repro *r, bs_error *err) {
   return rc;
 }
 
-/* The sequence beside others. */
+/* The sequence in runs with others. */
 static int32_t run_beside(repro *r, bs_error *err) {
   static const int beside[] = {ONE_AT_A_TIME + 3, ONE_AT_A_TIME + 4};
   bs_error why = BS_ERROR_INIT;

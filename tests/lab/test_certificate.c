@@ -101,7 +101,7 @@ START_TEST(equal_outputs_pass_in_every_cell) {
   ck_assert_int_eq(json_array_size(cells), json_array_size(json_object_get(made, "cells")));
   json_array_foreach(cells, i, cell) {
     ck_assert_int_gt(of(cell, "rows"), 0);
-    beside += strstr(json_string_value(json_object_get(cell, "run")), "beside 2") != NULL;
+    beside += strstr(json_string_value(json_object_get(cell, "run")), "with 2 others") != NULL;
   }
   ck_assert_int_ge(beside, 1);
   ck_assert_int_eq(json_array_size(json_object_get(json_object_get(made, "output"), "rows")), 8);
