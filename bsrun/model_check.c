@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/model/against.h"
+#include "lab/model/certificate.h"
 #include "lab/model/repro.h"
 #include "lab/model/vectors.h"
 #include "lab/stop.h"
@@ -18,7 +19,7 @@ static const args_option model_check_options[] = {
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
     MODEL_OPTION_SEED,
-    {OPT_AGAINST, "measures what it cost, beside what rounding should cost", 0},
+    {OPT_AGAINST, "a certificate's cells are run again", 0},
     {OPT_SHOW, NULL, 0},
     {OPT_SHOW_NODES, "poisoned outputs, guarded, each beside f64; -o json has all", 0},
     MODEL_OPTION_BACKEND,
@@ -260,6 +261,13 @@ static const bs_field repro_fields[] = {{"table", "table", 0, 0},
                                         {"differ", "differ", BS_FIELD_RIGHT, 0},
                                         {"first", "first row", BS_FIELD_RIGHT, 0},
                                         {"equal", "equal", 0, 0}};
+static const bs_field certificate_fields[] = {{"table", "table", 0, 0},
+                                              {"threads", "threads", BS_FIELD_RIGHT, 0},
+                                              {"run", "run", 0, 0},
+                                              {"rows", "rows", BS_FIELD_RIGHT, 0},
+                                              {"differ", "differ", BS_FIELD_RIGHT, 0},
+                                              {"first", "first row", BS_FIELD_RIGHT, 0},
+                                              {"equal", "equal", 0, 0}};
 enum { N_REPRO = sizeof repro_fields / sizeof repro_fields[0] };
 
 static int32_t open_table(void *user, const char *isa, bs_context **out, bs_error *err) {
@@ -270,16 +278,19 @@ static int32_t open_table(void *user, const char *isa, bs_context **out, bs_erro
   return plugins_open_context_set(a, setting, out, err);
 }
 
-static int32_t print_repro(int format, const json_t *result, bs_error *err) {
+/* against: the certificate; NULL: one was made. */
+static int32_t print_repro(int format, const char *against, const json_t *result, bs_error *err) {
   const json_t *control = json_object_get(result, "control"), *note;
   json_t *cells = json_object_get(result, "cells");
   size_t i;
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
-  const int32_t rc = bs_report_print(stdout, format, repro_fields, N_REPRO, cells, err);
+  const int32_t rc = bs_report_print(stdout, format, against != NULL ? certificate_fields : repro_fields,
+                                     N_REPRO, cells, err);
   if (rc != BS_OK || format != BS_FORMAT_TABLE) return rc;
-  bs_print(stdout, "%s: %lld of %zu cells have the bits of the first\n",
+  bs_print(stdout, "%s: %lld of %zu cells have the bits of %s\n",
            json_string_value(json_object_get(result, "word")),
-           (long long)json_array_size(cells) - integer(result, "failed"), json_array_size(cells));
+           (long long)json_array_size(cells) - integer(result, "failed"), json_array_size(cells),
+           against != NULL ? against : "the first");
   if (control != NULL)
     bs_print(stdout, "control, without the promise, %s: %lld of %lld numbers differ%s\n",
              json_string_value(json_object_get(control, "run")), integer(control, "differ"),
@@ -291,8 +302,9 @@ static int32_t print_repro(int format, const json_t *result, bs_error *err) {
 }
 
 /* The first cell that differs. */
-static int32_t fail_repro(const char *model, const json_t *result, bs_error *err) {
+static int32_t fail_repro(const char *model, const json_t *certificate, const json_t *result, bs_error *err) {
   const json_t *cell = NULL;
+  char maker[240];
   size_t i;
   json_array_foreach(json_object_get(result, "cells"), i,
                      cell) if (!json_is_true(json_object_get(cell, "equal"))) break;
@@ -301,10 +313,15 @@ static int32_t fail_repro(const char *model, const json_t *result, bs_error *err
       "%lld cells of %.120s have other bits; the first: table %.20s, %lld threads, %.40s, from row %lld on",
       integer(result, "failed"), model, json_string_value(json_object_get(cell, "table")),
       integer(cell, "threads"), json_string_value(json_object_get(cell, "run")), integer(cell, "first"));
-  bs_error_hint(
-      err,
-      "a model that mixes the entries of a batch differs too; bsrun model explain --with repro=tokens "
-      "names what serves each node");
+  if (certificate == NULL) {
+    bs_error_hint(
+        err,
+        "a model that mixes the entries of a batch differs too; bsrun model explain --with repro=tokens "
+        "names what serves each node");
+    return BS_NUMERIC;
+  }
+  bs_certificate_maker(certificate, maker, sizeof maker);
+  bs_error_hint(err, "the certificate was made by %s; log, sin, cos and pow are the C library's", maker);
   return BS_NUMERIC;
 }
 
@@ -323,15 +340,59 @@ static int32_t check_repro(const args *a, bs_error *err) {
       .open = open_table, .user = (void *)(uintptr_t)a, .bits = asked.request.tokenwise};
   if (rc == BS_OK) rc = bs_model_repro(&asked.request, &how, &result, err);
   model_progress_end(&asked);
-  if (rc == BS_OK) rc = print_repro(format, result, err);
-  if (rc == BS_OK && integer(result, "failed") > 0) rc = fail_repro(a->words[0], result, err);
+  if (rc == BS_OK) rc = print_repro(format, NULL, result, err);
+  if (rc == BS_OK && integer(result, "failed") > 0) rc = fail_repro(a->words[0], NULL, result, err);
   json_decref(result);
   model_asked_free(&asked);
   return rc;
 }
 
+/* Options that a certificate has the values of, and how they are written. */
+static int32_t refuse_beside_certificate(const args *a, bs_error *err) {
+  static const char *const options[][2] = {{"dim", "dim"},
+                                           {"seed", "seed"},
+                                           {"cache-tokens", "cache-tokens"},
+                                           {"cache-dtype", "with cache-dtype"},
+                                           {"no-pass", "no-pass"},
+                                           {"weights", "weights"},
+                                           {"activations", "activations"},
+                                           {"threads", "threads"},
+                                           {"repro", "with repro"},
+                                           {"nodes", "show nodes"}};
+  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+    if (args_has(a, options[i][0]))
+      return bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
+                          "--%s has no effect beside a certificate, which says how the model is run",
+                          options[i][1]);
+  return BS_OK;
+}
+
+/* Runs the cells of a certificate again. Exit 4: files or inputs are others; 5: no cell can run; 6: a cell
+ * differs. */
+static int32_t check_certificate(const args *a, const char *path, bs_error *err) {
+  model_asked asked = {0};
+  json_t *certificate = NULL, *result = NULL;
+  int format;
+  bsrun_interruptible("nothing is kept");
+  int32_t rc = refuse_beside_certificate(a, err);
+  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = bs_certificate_read(path, &certificate, err);
+  if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
+  const bs_repro_asked how = {.open = open_table, .user = (void *)(uintptr_t)a, .bits = BS_BITS_TOKENS};
+  if (rc == BS_OK) rc = bs_model_repro_against(&asked.request, &how, certificate, &result, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) rc = print_repro(format, path, result, err);
+  if (rc == BS_OK && integer(result, "failed") > 0) rc = fail_repro(a->words[0], certificate, result, err);
+  json_decref(result);
+  json_decref(certificate);
+  model_asked_free(&asked);
+  return rc;
+}
+
 static int32_t check_any(const args *a, bs_error *err) {
-  if (args_has(a, "against")) return check_against(a, err);
+  const char *against = args_value(a, "against");
+  if (against != NULL && bs_certificate_is(against)) return check_certificate(a, against, err);
+  if (against != NULL) return check_against(a, err);
   if (args_has(a, "repro") && !args_has(a, "nodes")) return check_repro(a, err);
   const int by_node = !bs_vectors_in(a->words[0]);
   model_asked asked = {0};
@@ -368,7 +429,11 @@ const bsrun_verb model_check = {
         "runs, and\n"
         "compares each bit with the first run's. A control without the promise should differ. -o json is a\n"
         "certificate of what was seen. Exit 6: a cell differs. With --show nodes the nodes of such a session "
-        "are\nchecked as above.\n"
+        "are\nchecked as above. --against CERTIFICATE compares files, constants that import computes, and "
+        "inputs;"
+        "\nthen it runs the cells that this machine has, and compares their outputs. Exit 4: a file or an "
+        "input "
+        "is\nanother; 5: no cell can run; 6: outputs are others.\n"
         "--against compares a quantised ONNX model with the float one on the same inputs. The prediction "
         "runs the\n"
         "float model with noise of the size of the rounding. Exit 6: the error is more than 1.2 times the\n"
@@ -381,7 +446,8 @@ const bsrun_verb model_check = {
         "  bsrun model check model.onnx --input x=x.npy\n"
         "  bsrun model check builtin:lm:2x64\n"
         "  bsrun model check small.onnx --against model.onnx\n"
-        "  bsrun model check models/gpt2 --with repro=tokens\n",
+        "  bsrun model check models/gpt2 --with repro=tokens -o json > gpt2.bits.json\n"
+        "  bsrun model check models/gpt2 --against gpt2.bits.json\n",
     .options = model_check_options,
     .run = check_any,
     .min_words = 1,

@@ -196,6 +196,7 @@ void kit_num_rows(const kit_case *c);
 void kit_num_in_place(const kit_case *c);
 void kit_num_outside(const kit_case *c);
 void kit_num_knobs(const kit_case *c);
+void kit_num_tokenwise(const kit_case *c);
 void kit_method_exact(const kit_case *c);
 void kit_method_real(const kit_case *c);
 void kit_method_gradient(const kit_case *c);

@@ -59,6 +59,7 @@ static const row op_rows[] = {
     {"numerics", "in_place", kit_num_in_place, 0, 0, NULL},
     {"numerics", "outside", kit_num_outside, 0, 0, NULL},
     {"numerics", "knobs", kit_num_knobs, 0, 0, NULL},
+    {"numerics", "tokenwise", kit_num_tokenwise, 0, 0, NULL},
     {"threads", "plans", kit_op_together, 0, 0, NULL},
 };
 static const row backend_rows[] = {

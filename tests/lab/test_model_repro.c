@@ -75,6 +75,7 @@ START_TEST(bits_are_kept_or_the_cell_is_named) {
   ck_assert_msg(of(kept, "failed") == 0, "%lld cells", of(kept, "failed"));
   ck_assert_int_eq(of(one, "compared"), TOKENS * 16);
   ck_assert_int_eq(of(cell(kept, "portable", 1, "first 97"), "compared"), 97 * 16);
+  ck_assert_int_eq(of(cell(kept, "auto", 2, "1 at a time with 2 others"), "compared"), TOKENS * 16);
   ck_assert(json_array_size(json_object_get(kept, "cells")) >= 35);
   ck_assert_int_eq(json_array_size(json_object_get(json_object_get(kept, "output"), "rows")), TOKENS);
   ck_assert(of(json_object_get(kept, "control"), "compared") == TOKENS * 16);
