@@ -3,6 +3,7 @@
  * and nodes with f64. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bsrun/model.h"
 #include "bsrun/plugins.h"
@@ -255,6 +256,7 @@ static int32_t check_against(const args *a, bs_error *err) {
 }
 
 static const bs_field repro_fields[] = {{"table", "table", 0, 0},
+                                        {"ranks", "ranks", BS_FIELD_RIGHT, 0},
                                         {"threads", "threads", BS_FIELD_RIGHT, 0},
                                         {"run", "run", 0, 0},
                                         {"compared", "numbers", BS_FIELD_RIGHT, 0},
@@ -262,6 +264,7 @@ static const bs_field repro_fields[] = {{"table", "table", 0, 0},
                                         {"first", "first row", BS_FIELD_RIGHT, 0},
                                         {"equal", "equal", 0, 0}};
 static const bs_field certificate_fields[] = {{"table", "table", 0, 0},
+                                              {"ranks", "ranks", BS_FIELD_RIGHT, 0},
                                               {"threads", "threads", BS_FIELD_RIGHT, 0},
                                               {"run", "run", 0, 0},
                                               {"rows", "rows", BS_FIELD_RIGHT, 0},
@@ -336,6 +339,9 @@ static int32_t check_repro(const args *a, bs_error *err) {
   bsrun_interruptible("nothing is kept");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
+  if (rc == BS_OK && asked.request.tokenwise == BS_BITS_RANKS && args_has(a, "world-size"))
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
+                      "-P has no effect beside --with repro=ranks: the grid has 1, 2, 4 and 8 ranks");
   const bs_repro_asked how = {
       .open = open_table, .user = (void *)(uintptr_t)a, .bits = asked.request.tokenwise};
   if (rc == BS_OK) rc = bs_model_repro(&asked.request, &how, &result, err);
@@ -357,6 +363,9 @@ static int32_t refuse_beside_certificate(const args *a, bs_error *err) {
                                            {"weights", "weights"},
                                            {"activations", "activations"},
                                            {"threads", "threads"},
+                                           {"method", "method"},
+                                           {"world-size", "world-size"},
+                                           {"mask", "mask"},
                                            {"repro", "with repro"},
                                            {"nodes", "show nodes"}};
   for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -378,7 +387,11 @@ static int32_t check_certificate(const args *a, const char *path, bs_error *err)
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = bs_certificate_read(path, &certificate, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
-  const bs_repro_asked how = {.open = open_table, .user = (void *)(uintptr_t)a, .bits = BS_BITS_TOKENS};
+  const char *word = json_string_value(json_object_get(certificate, "word"));
+  const bs_repro_asked how = {
+      .open = open_table,
+      .user = (void *)(uintptr_t)a,
+      .bits = word != NULL && strcmp(word, "ranks") == 0 ? BS_BITS_RANKS : BS_BITS_TOKENS};
   if (rc == BS_OK) rc = bs_model_repro_against(&asked.request, &how, certificate, &result, err);
   model_progress_end(&asked);
   if (rc == BS_OK) rc = print_repro(format, path, result, err);

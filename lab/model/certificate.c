@@ -33,11 +33,42 @@ json_t *bs_certificate_asked(const bs_model_request *q, const bs_model *m) {
   /* Sizes that follow from the inputs of a folder with vectors.txt are not asked: they would hide these. */
   json_t *dims = m->n_inputs > q->inputs.n ? json_object() : bs_model_dims(m);
   for (size_t i = 0; i < q->passes.n; i++) json_array_append_new(passes, text_or_null(q->passes.words[i]));
-  return json_pack("{s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "backend", text_or_null(q->backend),
-                   "cache_tokens", (json_int_t)q->cache_tokens, "cache_dtype",
-                   text_or_null(q->cache_dtype != 0 ? bs_dtype_name(q->cache_dtype) : NULL), "seed",
-                   (json_int_t)q->seed, "weights", text_or_null(q->weights), "activations",
-                   text_or_null(q->activations), "passes_off", passes, "dims", dims);
+  json_t *asked = json_pack("{s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "backend", text_or_null(q->backend),
+                            "cache_tokens", (json_int_t)q->cache_tokens, "cache_dtype",
+                            text_or_null(q->cache_dtype != 0 ? bs_dtype_name(q->cache_dtype) : NULL), "seed",
+                            (json_int_t)q->seed, "weights", text_or_null(q->weights), "activations",
+                            text_or_null(q->activations), "passes_off", passes, "dims", dims);
+  if (q->ranks == NULL) return asked;
+  json_t *options = json_object();
+  for (uint32_t i = 0; i < q->ranks->n_options; i++)
+    json_object_set_new(options, q->ranks->keys[i], text_or_null(q->ranks->values[i]));
+  json_object_set_new(asked, "method", text_or_null(q->ranks->method));
+  json_object_set_new(asked, "method_options", options);
+  json_object_set_new(asked, "mask", text_or_null(q->ranks->has_mask ? q->ranks->mask.name : NULL));
+  return asked;
+}
+
+/* The method of a certificate over ranks. */
+static int32_t ask_ranks(const json_t *asked, bs_model_request *io, bs_certificate_words *words,
+                         bs_error *err) {
+  bs_model_ranks *k = &words->ranks;
+  json_t *options = json_object_get(asked, "method_options"), *value;
+  const char *key, *mask = json_string_value(json_object_get(asked, "mask"));
+  k->method = json_string_value(json_object_get(asked, "method"));
+  if (k->method == NULL) return BS_OK;
+  k->keys = calloc(json_object_size(options) + 1, sizeof *k->keys);
+  k->values = calloc(json_object_size(options) + 1, sizeof *k->values);
+  if (k->keys == NULL || k->values == NULL) return no_memory(err);
+  json_object_foreach(options, key, value) {
+    k->keys[k->n_options] = key;
+    k->values[k->n_options++] = json_string_value(value);
+  }
+  k->n = 1;
+  k->has_mask = mask != NULL;
+  io->ranks = k;
+  if (mask == NULL || bs_mask_parse(mask, NULL, NULL, &k->mask, NULL) == BS_OK) return BS_OK;
+  return bs_error_set(err, BS_INPUT, "BS-CERT-BAD", "asked.mask of the certificate is no mask: '%.60s'",
+                      mask);
 }
 
 int32_t bs_certificate_ask(const json_t *certificate, bs_model_request *io, bs_certificate_words *words,
@@ -70,11 +101,13 @@ int32_t bs_certificate_ask(const json_t *certificate, bs_model_request *io, bs_c
   io->seed = (uint32_t)json_integer_value(json_object_get(asked, "seed"));
   io->weights = json_string_value(json_object_get(asked, "weights"));
   io->activations = json_string_value(json_object_get(asked, "activations"));
-  return BS_OK;
+  return ask_ranks(asked, io, words, err);
 }
 
 void bs_certificate_words_free(bs_certificate_words *words) {
   for (size_t i = 0; i < words->n_dims; i++) free(words->dims[i]);
+  free(words->ranks.keys);
+  free(words->ranks.values);
   free(words->dims);
   free(words->passes);
   *words = (bs_certificate_words){0};

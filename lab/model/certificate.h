@@ -16,6 +16,7 @@ typedef struct bs_certificate_words {
   char **dims;
   const char **passes;
   size_t n_dims;
+  bs_model_ranks ranks;
 } bs_certificate_words;
 /* {backend, cache_tokens, cache_dtype, seed, weights, activations, passes_off, dims}: of a request, and of
  * the session that it opened. NULL: out of memory. */

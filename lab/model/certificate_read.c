@@ -147,12 +147,20 @@ static int32_t check_lists(const json_t *root, bs_error *err) {
   json_object_foreach((json_t *)(uintptr_t)json_object_get(asked, "dims"), key, value) {
     if (!is_of(NUMBER, value)) return bad("asked.dims", -1, key, kinds[NUMBER], err);
   }
+  json_object_foreach((json_t *)(uintptr_t)json_object_get(asked, "method_options"), key, value) {
+    if (!is_of(TEXT, value)) return bad("asked.method_options", -1, key, kinds[TEXT], err);
+  }
+  const int over = is_of(TEXT, json_object_get(asked, "method"));
   json_array_foreach(json_object_get(root, "cells"), i, value) {
     const json_int_t threads = json_integer_value(json_object_get(value, "threads"));
     const char *table = json_string_value(json_object_get(value, "table"));
     if (!json_is_true(json_object_get(value, "equal")))
       return bad("cells", (long long)i, "equal", "true, while failed is 0", err);
     if (threads < 1 || threads > 1024) return bad("cells", (long long)i, "threads", "1 to 1024", err);
+    const json_t *ranks = json_object_get(value, "ranks");
+    if (over != (ranks != NULL) || (over && (!json_is_integer(ranks) || json_integer_value(ranks) < 1 ||
+                                             json_integer_value(ranks) > 1024)))
+      return bad("cells", (long long)i, "ranks", over ? "1 to 1024" : "absent, as asked.method is", err);
     if (strlen(table) > 31 || table[strspn(table, "abcdefghijklmnopqrstuvwxyz0123456789_")] != '\0')
       return bad("cells", (long long)i, "table", "a name of at most 31 letters a-z0-9_", err);
   }
@@ -171,8 +179,9 @@ static int32_t check_words(const json_t *root, bs_error *err) {
   if (definition != 1)
     return bs_error_set(err, BS_INPUT, "BS-CERT-BAD", "definition is %lld; this version keeps definition 1",
                         (long long)definition);
-  if (strcmp(word, "tokens") != 0) {
-    bs_error_set(err, BS_INPUT, "BS-CERT-BAD", "word is '%.40s'; only 'tokens' is checked again", word);
+  if (strcmp(word, "tokens") != 0 && strcmp(word, "ranks") != 0) {
+    bs_error_set(err, BS_INPUT, "BS-CERT-BAD", "word is '%.40s'; only 'tokens' and 'ranks' are checked again",
+                 word);
     bs_error_hint(err, "'runs' promises nothing to another machine");
     return BS_INPUT;
   }

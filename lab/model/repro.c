@@ -216,7 +216,8 @@ static int32_t run_cuts(repro *r, const bs_tensor *inputs, const int *which, siz
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     const repro_cut *c = &cuts[which[i]];
     const int64_t rows = rows_of(r, c);
-    const int is_first = r->certificate == NULL && (r->outputs == NULL || (cells == NULL && i == 0));
+    const int is_first =
+        r->certificate == NULL && (r->outputs == NULL || (cells == NULL && i == 0 && !r->keep_first));
     json_t *cell = NULL;
     if (rows == 0) continue;
     tell(r, c->name);
@@ -237,7 +238,14 @@ static int32_t run_session(repro *r, uint32_t tokenwise, const int *which, size_
                            bs_error *err) {
   bs_context *context = NULL;
   bs_model_request request = *r->request;
+  bs_model_ranks ranks;
   request.threads = r->threads;
+  if (r->ranks > 0) {
+    ranks = *request.ranks;
+    ranks.n = r->ranks;
+    ranks.threads = r->threads;
+    request.ranks = &ranks;
+  }
   request.tokenwise = tokenwise;
   request.note = r->has_inputs ? NULL : request.note;
   memset(&r->model, 0, sizeof r->model);
@@ -301,9 +309,36 @@ static int32_t run_beside(repro *r, bs_error *err) {
   return rc;
 }
 
-static int32_t run_all(repro *r, bs_error *err) {
-  static const int all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, control[] = {0, ONE_AT_A_TIME};
+/* The numbers of ranks that the promise is for, beside the one of the rest of the grid. */
+static int32_t run_ranks(repro *r, bs_error *err) {
+  static const struct { uint32_t ranks, threads; } of[] = {{2, 1}, {2, 2}, {4, 1}, {8, 1}};
   int32_t rc = BS_OK;
+  if (r->asked->bits < BS_BITS_RANKS) return BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < sizeof of / sizeof of[0]; i++) {
+    r->ranks = of[i].ranks;
+    r->threads = of[i].threads;
+    rc = run_session(r, r->asked->bits, of_tables, sizeof of_tables / sizeof of_tables[0], r->cells, err);
+  }
+  r->ranks = 1;
+  return rc;
+}
+
+/* Without the promise: another cut, and for ranks another number of them. It should differ. */
+static int32_t run_control(repro *r, bs_error *err) {
+  static const int control[] = {0, ONE_AT_A_TIME};
+  if (r->asked->bits < BS_BITS_RANKS) return run_session(r, BS_BITS_RUNS, control, 2, NULL, err);
+  int32_t rc = run_session(r, BS_BITS_RUNS, control, 1, NULL, err);
+  r->keep_first = 1;
+  r->ranks = 2;
+  if (rc == BS_OK) rc = run_session(r, BS_BITS_RUNS, r->cached ? &control[1] : control, 1, NULL, err);
+  r->ranks = 1;
+  return rc;
+}
+
+static int32_t run_all(repro *r, bs_error *err) {
+  static const int all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  int32_t rc = BS_OK;
+  if (r->request->ranks != NULL) r->ranks = r->asked->bits < BS_BITS_RANKS ? r->request->ranks->n : 1;
   for (size_t i = 0; rc == BS_OK && i < sizeof threads / sizeof threads[0]; i++) {
     r->threads = threads[i];
     rc = run_session(r, r->asked->bits, all, sizeof all / sizeof all[0], r->cells, err);
@@ -311,9 +346,10 @@ static int32_t run_all(repro *r, bs_error *err) {
       rc = repro_no_memory(err);
   }
   if (rc == BS_OK) rc = run_tables(r, err);
+  if (rc == BS_OK) rc = run_ranks(r, err);
   r->threads = 2;
   if (rc == BS_OK) rc = run_beside(r, err);
-  if (rc == BS_OK) rc = run_session(r, BS_BITS_RUNS, control, 2, NULL, err);
+  if (rc == BS_OK) rc = run_control(r, err);
   if (rc == BS_OK && !r->cached && r->symbol == NULL) rc = skip(r, "batch: no symbol is the first dim", err);
   return rc;
 }
@@ -342,11 +378,11 @@ static int32_t end(repro *r, int32_t rc, json_t **out, bs_error *err) {
 
 int32_t bs_model_repro(const bs_model_request *request, const bs_repro_asked *asked, json_t **out,
                        bs_error *err) {
+  static const char *const words[] = {"runs", "batch", "tokens", "ranks"};
   repro r = {.request = request, .asked = asked, .cells = json_array(), .skipped = json_array()};
   *out = NULL;
-  r.result = json_pack("{s:i, s:s, s:i, s:o}", "blockshock_bits", 1, "word",
-                       asked->bits == BS_BITS_TOKENS ? "tokens" : "runs", "definition", 1, "model",
-                       bs_model_json_text(request->path));
+  r.result = json_pack("{s:i, s:s, s:i, s:o}", "blockshock_bits", 1, "word", words[asked->bits], "definition",
+                       1, "model", bs_model_json_text(request->path));
   const int32_t rc =
       r.result != NULL && r.cells != NULL && r.skipped != NULL ? run_all(&r, err) : repro_no_memory(err);
   return end(&r, rc, out, err);
@@ -370,6 +406,7 @@ static int share_session(const json_t *a, const json_t *b) {
   const int of[2] = {cut_of(a), cut_of(b)};
   return of[0] >= 0 && of[1] >= 0 && cuts[of[0]].beside == cuts[of[1]].beside &&
          json_equal(json_object_get(a, "table"), json_object_get(b, "table")) &&
+         json_integer_value(json_object_get(a, "ranks")) == json_integer_value(json_object_get(b, "ranks")) &&
          json_equal(json_object_get(a, "threads"), json_object_get(b, "threads"));
 }
 
@@ -399,6 +436,7 @@ static int32_t run_cell(repro *r, const json_t *cells, size_t at, bs_error *why,
     if (has[i]) which[n++] = i;
   r->beside = cuts[which[0]].beside;
   r->threads = (uint32_t)json_integer_value(json_object_get(cell, "threads"));
+  r->ranks = r->request->ranks != NULL ? (uint32_t)json_integer_value(json_object_get(cell, "ranks")) : 0;
   r->table = strcmp(text_of(cell, "table"), "auto") != 0 ? text_of(cell, "table") : NULL;
   const int32_t rc = run_session(r, r->asked->bits, which, n, r->cells, &now);
   if (rc == BS_OK || !is_absent(r, rc, &now)) {

@@ -25,6 +25,7 @@ typedef struct repro {
   const json_t *certificate; /* NULL: what is compared with is the first run */
   const char *table;         /* of the session that is open; NULL: the plugin's own */
   uint32_t threads, beside;  /* of that session */
+  uint32_t ranks;            /* likewise; 0: it runs on no world */
   bs_model model;            /* that is open */
   const char *symbol;        /* of the tokens, or of the batch; NULL: the outputs are one row */
   int cached;
@@ -36,6 +37,7 @@ typedef struct repro {
   uint8_t *first, *now;
   int64_t *ids; /* of a model with a cache: its tokens */
   int has_files, has_inputs;
+  int keep_first; /* of the control: what it is compared with is there */
   json_t *cells, *skipped, *result;
 } repro;
 

@@ -109,10 +109,12 @@ static uint64_t count_differ(const repro *r, const uint8_t *a, const uint8_t *b)
 
 static json_t *cell_of(const repro *r, const repro_cut *cut, const char *counts, uint64_t compared,
                        uint64_t differ, int64_t first) {
-  return json_pack("{s:s, s:I, s:s, s:I, s:I, s:o, s:b}", "table", r->table != NULL ? r->table : "auto",
-                   "threads", (json_int_t)r->threads, "run", cut->name, counts, (json_int_t)compared,
-                   "differ", (json_int_t)differ, "first", first < 0 ? json_null() : json_integer(first),
-                   "equal", first < 0);
+  json_t *cell = json_pack("{s:s, s:I, s:s, s:I, s:I, s:o, s:b}", "table",
+                           r->table != NULL ? r->table : "auto", "threads", (json_int_t)r->threads, "run",
+                           cut->name, counts, (json_int_t)compared, "differ", (json_int_t)differ, "first",
+                           first < 0 ? json_null() : json_integer(first), "equal", first < 0);
+  if (r->ranks > 0) json_object_set_new(cell, "ranks", json_integer(r->ranks));
+  return cell;
 }
 
 static json_t *with_first(const repro *r, const repro_cut *cut, uint64_t rows) {
