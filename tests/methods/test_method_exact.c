@@ -138,7 +138,11 @@ static const char *refusal_of(const point *p) {
   if (p->P > 1 && has(p->of, "slices", "column") && partial) return "BS-METHOD-PLACEMENT";
   if (!has(p->of, "repro", "R3")) return NULL;
   const int sums_else = p->v.reduce_dtype != 0 && p->v.reduce_dtype != sums;
-  return p->trains || sums_else || (p->P > 1 && partial) ? "BS-METHOD-REPRO" : NULL;
+  if (p->trains && is(p, "column_parallel") && p->v.y_placement == BS_SPLIT && p->N % 8 != 0 && p->P > 1 &&
+      p->P < 8)
+    return "BS-METHOD-REPRO";
+  const int no_bits = p->trains && (p->v.dtype == BS_F64 || strcmp(p->v.backend, "ref") == 0);
+  return no_bits || sums_else || (p->P > 1 && partial) ? "BS-METHOD-REPRO" : NULL;
 }
 
 static void option(point *p, const char *key, const char *value) {

@@ -332,7 +332,15 @@ START_TEST(what_cannot_be_promised) {
   c = make(&d, "row_parallel", 2, 3, BS_F32);
   c.spec.activation = BS_ACT_NONE;
   c.spec.flags = BS_LAYER_BACKWARD;
+  refused(context, &c, "bits of definition 1"); /* of ref */
+  c.spec.option_values = classes[4];
   refused(context, &c, "forward pass alone");
+  c = make(&d, "column_parallel", 3, 3, BS_F32);
+  c.spec.flags = BS_LAYER_BACKWARD;
+  refused(context, &c, "1, 2, 4 and 8 ranks");
+  c.world = 2;
+  c.spec.y_placement = BS_SPLIT;
+  refused(context, &c, "even shares");
   c = make(&d, "row_parallel", 2, 2, BS_F32);
   c.spec.activation = BS_ACT_NONE;
   c.spec.y_placement = BS_PARTIAL;
