@@ -101,6 +101,9 @@ static const struct {
     {"blockshock", "complement_1100_0011", 4, BS_F32, BS_REPLICATED, BS_REPLICATED, BS_ACT_RELU, BS_OPT_ADAMW,
      0.0},
     {"blockshock", "interleave", 2, BS_F16, BS_SPLIT, BS_SPLIT, BS_ACT_NONE, BS_OPT_SGD, 0.0},
+    {"masked_split", "complement_1100_0011", 2, BS_F32, BS_REPLICATED, BS_REPLICATED, BS_ACT_SILU, BS_OPT_SGD,
+     0.0},
+    {"masked_split", "interleave", 4, BS_BF16, BS_SPLIT, BS_REPLICATED, BS_ACT_NONE, BS_OPT_ADAMW, 0.0},
 };
 #define N_TRAINED ((int)(sizeof trained / sizeof trained[0]))
 

@@ -59,13 +59,14 @@ static const subject subjects[] = {
     {"masked_split", "magnitude", PAIRS},
     {"masked_split", "random_2of4", PAIRS},
     {"masked_split", "transposable", PAIRS},
-    /* forward alone */
+    /* leaves: no steps on ref */
     {"row_parallel", NULL, LEAVES, {"repro", "R3"}},
     {"column_parallel", NULL, LEAVES, {"repro", "R3"}},
     {"blockshock", NULL, LEAVES, {"repro", "R3"}},
     {"blockshock", "0110", LEAVES, {"repro", "R3"}},
     {"blockshock", "interleave", LEAVES, {"repro", "R3"}},
     {"blockshock", "contiguous", LEAVES, {"repro", "R3"}},
+    {"masked_split", "0110", LEAVES, {"repro", "R3"}},
 };
 
 /* B, N, K: odd, smaller than P, not multiples of 4, one feature, one plain. */

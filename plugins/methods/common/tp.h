@@ -170,6 +170,7 @@ typedef struct tp_gradient_shape {
   uint32_t wide;          /* dtype of dW and db */
   uint32_t gather_dy;     /* 1: dy is split and the product needs it whole */
   uint32_t own_product;   /* 1: the product goes to scratch, not to dx */
+  uint32_t picks;         /* RUN, GATHER: the product has all K columns, of which the own ones are taken */
   int64_t dx_width;       /* columns of the product */
   int64_t dy_cols;        /* of the caller's dy */
   int64_t dy_begin;       /* first own feature in it */
@@ -183,7 +184,7 @@ typedef struct tp_layer tp_layer;
 typedef struct tp_gradient {
   tp_gradient_shape shape;
   bs_plan *dx, *dw, *db;
-  bs_plan *pick;        /* PICK: the own columns of the product */
+  bs_plan *pick;        /* PICK, or `picks`: the own columns of the product */
   bs_plan *slope;       /* dY times the activation's slope, to dz; NULL without an activation */
   bs_plan **spread;     /* GATHER: one a rank; NULL if it owns none */
   int64_t *begin;       /* GATHER: first column of each rank's block, and K */
@@ -191,6 +192,7 @@ typedef struct tp_gradient {
   bs_coll_plan *whole_dy;
   uint64_t *dx_counts, *dy_counts;
   bs_tensor product; /* [B,dx_width] or [B,K] */
+  bs_tensor wide;    /* `picks`: the product, [B,K] */
   bs_tensor dy;      /* [B,N] */
   bs_tensor dz;      /* [B, own features of dy] of its dtype */
   bs_tensor ones;    /* [B,1]: db is dY^T times it */

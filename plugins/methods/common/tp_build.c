@@ -325,8 +325,8 @@ static int32_t build_backward(tp_layer *l, const bs_layer_spec *spec, const bs_s
   if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD) rc = tp_gradient_build(l, spec, err);
   if (rc == BS_OK && spec->flags & (BS_LAYER_SGD | BS_LAYER_ADAMW))
     rc = tp_training_build(l, spec, bias, err);
-  if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD && (l->leaves != NULL || l->shape.row_leaves > 0))
-    rc = tp_leaf_grad_build(l, spec, err);
+  const int leaves = (l->leaves != NULL && l->packed == NULL) || l->shape.row_leaves > 0;
+  if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD && leaves) rc = tp_leaf_grad_build(l, spec, err);
   return rc;
 }
 

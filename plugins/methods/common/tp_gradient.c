@@ -23,14 +23,15 @@ int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec,
   g.activation = spec->activation;
   const uint32_t whole_x = s->x_cols == s->K && spec->x_placement == BS_REPLICATED;
   if (s->row_leaves > 0) g.dx = TP_DX_TREE;
-  if (s->leaves > 0) g.dx_width = s->k_own;
+  if (s->leaves > 0 && !state->traits->full_width) g.dx_width = s->k_own;
   if (s->split == BS_SPLIT_N) {
     if (s->row_leaves == 0) g.dx = TP_DX_SUM;
     g.dz_cols = s->row_count;
     g.dy_begin = spec->y_placement == BS_SPLIT ? 0 : s->row_begin;
   } else if (s->split == BS_SPLIT_K) {
     g.gather_dy = spec->y_placement == BS_SPLIT;
-    if (state->traits->full_width)
+    g.picks = state->traits->full_width && whole_x && s->leaves > 0; /* no -0 + 0 of a sum over ranks */
+    if (state->traits->full_width && !g.picks)
       g.dx = whole_x ? TP_DX_SUM : TP_DX_PICK;
     else
       g.dx = whole_x ? TP_DX_RUN : TP_DX_PLAIN;
@@ -76,7 +77,7 @@ static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   const tp_gradient_shape *g = &l->gradient->shape;
   if (l->packed == NULL || s->input == TP_X_ZERO) return BS_OK;
-  const int64_t stride = g->dx == TP_DX_RUN || g->dx == TP_DX_GATHER ? s->K : g->dx_width;
+  const int64_t stride = !g->picks && (g->dx == TP_DX_RUN || g->dx == TP_DX_GATHER) ? s->K : g->dx_width;
   const bs_tensor_desc dy = tp_dy_desc(l), dx = tp_strided(g->product_dtype, s->B, g->dx_width, stride);
   const bs_tensor_desc *args[2] = {&dy, &dx};
   return prepare(l, spec, "matmul_dx", args, 2, l->state->traits->full_width ? NULL : s->cols, l->packed,
@@ -238,9 +239,10 @@ static int32_t build_way_to_dx(tp_layer *l, const bs_layer_spec *spec, bs_error 
   }
   if (rc == BS_OK && g->shape.dx == TP_DX_SUM)
     rc = collective(l, BS_COLL_ALL_REDUCE, s->reduce_dtype, s->x_dtype, s->K, NULL, site, &g->sum_dx, err);
-  if (rc == BS_OK && g->shape.dx == TP_DX_PICK && s->k_own > 0) {
-    const bs_tensor_desc all = bs_desc_2d(s->x_dtype, s->B, s->K);
-    const bs_tensor_desc own = bs_desc_2d(s->x_dtype, s->B, s->k_own);
+  const bs_tensor_desc all = bs_desc_2d(s->x_dtype, s->B, s->K);
+  if (rc == BS_OK && g->shape.picks) rc = l->api->tensor_alloc(l->rank, &all, BS_LIFE_SCRATCH, &g->wide, err);
+  if (rc == BS_OK && (g->shape.dx == TP_DX_PICK || g->shape.picks) && s->k_own > 0) {
+    const bs_tensor_desc own = tp_strided(s->x_dtype, s->B, s->k_own, g->shape.picks ? s->K : s->k_own);
     const bs_tensor_desc *args[2] = {&all, &own};
     rc = prepare(l, spec, "gather_columns", args, 2, s->cols, NULL, 0, &g->pick, err);
   }
@@ -298,7 +300,7 @@ void tp_gradient_free(tp_layer *l) {
   void *const blocks[] = {g->spread, g->begin, g->dx_counts, g->dy_counts};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
     if (blocks[i] != NULL) l->api->free(l->rank, blocks[i]);
-  bs_tensor *const tensors[] = {&g->product, &g->dy, &g->dz, &g->ones};
+  bs_tensor *const tensors[] = {&g->product, &g->wide, &g->dy, &g->dz, &g->ones};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
     if (tensors[i]->data != NULL) l->api->tensor_free(l->rank, tensors[i]);
   l->api->free(l->rank, g);

@@ -45,7 +45,7 @@ static void query_fill(const tp_layer *l, const bs_layer_spec *spec, uint32_t i,
   p->q.op = "matmul";
   p->q.nargs = 4;
   p->q.args = p->args;
-  p->q.partition = leaf->input == TP_X_ZERO ? NULL : leaf->cols;
+  p->q.partition = leaf->input == TP_X_ZERO || leaf->input == TP_X_SPREAD ? NULL : leaf->cols;
   p->q.accumulate = spec->accumulate;
   p->q.flags = BS_QUERY_DETERMINISTIC | BS_QUERY_TOKENWISE |
                (leaf->input == TP_X_FULL ? (uint32_t)BS_QUERY_X_FULL : 0u) |
@@ -56,7 +56,8 @@ static void query_fill(const tp_layer *l, const bs_layer_spec *spec, uint32_t i,
 /* A run is viewed; other columns are picked by the kernel where it can, else copied before. */
 static void choose_input(tp_layer *l, const bs_layer_spec *spec, uint32_t i) {
   tp_leaf *leaf = &l->leaves->leaf[i];
-  leaf->input = TP_X_VIEW;
+  leaf->input = l->state->traits->full_width ? TP_X_SPREAD : TP_X_VIEW;
+  if (leaf->input == TP_X_SPREAD) return;
   if (leaf->cols->count == 0) leaf->input = TP_X_ZERO;
   if (leaf->cols->kind == BS_PARTITION_CONTIGUOUS) return;
   leaf->input = TP_X_GATHER;
@@ -88,6 +89,26 @@ static int32_t prepare(tp_layer *l, const char *op, const bs_tensor_desc *in, co
   return l->api->op_prepare(l->rank, &q, NULL, out_plan, err);
 }
 
+/* x with zeros in the columns of other leaves: the product with the weights of all of them is the leaf's. */
+static int32_t build_spread(tp_layer *l, const bs_layer_spec *spec, uint32_t i, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  tp_leaf *leaf = &l->leaves->leaf[i];
+  bs_layer_spec whole = *spec;
+  bs_partition *places = NULL;
+  const bs_tensor_desc from = bs_desc_2d(s->x_dtype, s->B, s->x_cols);
+  const bs_tensor_desc narrow = bs_desc_2d(s->x_dtype, s->B, leaf->cols->count);
+  const bs_tensor_desc to = bs_desc_2d(s->x_dtype, s->B, s->leaf_width[i]);
+  int32_t rc = l->api->tensor_alloc(l->rank, &to, BS_LIFE_SCRATCH, &leaf->x, err);
+  if (rc != BS_OK || leaf->cols->count == 0) return rc;
+  whole.x_placement = BS_REPLICATED; /* columns of all K */
+  rc = tp_leaf_columns(l->state, &whole, s, i, &places, err);
+  if (rc == BS_OK) rc = l->api->tensor_alloc(l->rank, &narrow, BS_LIFE_SCRATCH, &leaf->narrow, err);
+  if (rc == BS_OK) rc = prepare(l, "gather_columns", &from, &narrow, leaf->cols, &leaf->move, err);
+  if (rc == BS_OK) rc = prepare(l, "scatter_columns", &narrow, &to, places, &leaf->spread, err);
+  tp_partition_free(l->state, places);
+  return rc;
+}
+
 /* x of the leaf where it is copied first; the column of zeros of an empty leaf stays zero. */
 static int32_t build_move(tp_layer *l, uint32_t i, bs_error *err) {
   const tp_shape *s = &l->shape;
@@ -101,6 +122,15 @@ static int32_t build_move(tp_layer *l, uint32_t i, bs_error *err) {
   return rc;
 }
 
+/* All K columns, with zeros in those of other ranks. */
+static int32_t pack_whole(tp_layer *l, const bs_op_query *q, const bs_source *weights, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  tp_zeros_view zeros;
+  bs_source own = s->cols != NULL ? tp_source_zeros(&zeros, weights, s->cols) : *weights;
+  if (s->K == 0) own = tp_source_zero_column(weights);
+  return l->api->pack(l->rank, q, &own, &l->packed, err);
+}
+
 static int32_t build_leaf(tp_layer *l, const bs_layer_spec *spec, const bs_source *weights, uint32_t i,
                           bs_error *err) {
   const tp_shape *s = &l->shape;
@@ -111,6 +141,11 @@ static int32_t build_leaf(tp_layer *l, const bs_layer_spec *spec, const bs_sourc
   choose_input(l, spec, i);
   leaf_query p;
   query_fill(l, spec, i, &p);
+  if (leaf->input == TP_X_SPREAD) {
+    if (l->packed == NULL) rc = pack_whole(l, &p.q, weights, err);
+    if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &p.q, l->packed, &leaf->product, err);
+    return rc == BS_OK ? build_spread(l, spec, i, err) : rc;
+  }
   tp_rows_view rows;
   tp_zeros_view columns;
   bs_source own = *weights, all = *weights;
@@ -181,6 +216,8 @@ void tp_leaves_free(tp_layer *l) {
   for (uint32_t i = 0; i < TP_LEAVES; i++) {
     tp_leaf *leaf = &v->leaf[i];
     if (leaf->move != NULL) api->op_release(leaf->move);
+    if (leaf->spread != NULL) api->op_release(leaf->spread);
+    if (leaf->narrow.data != NULL) api->tensor_free(l->rank, &leaf->narrow);
     if (leaf->product != NULL) api->op_release(leaf->product);
     if (leaf->packed != NULL) api->packed_release(leaf->packed);
     if (leaf->x.data != NULL) api->tensor_free(l->rank, &leaf->x);
@@ -194,7 +231,11 @@ void tp_leaves_free(tp_layer *l) {
 void tp_leaves_propose(const tp_shape *s, bs_proposal *p) {
   const uint64_t rows = (uint64_t)s->B;
   const tp_tree_spec t = tree_of(s);
-  p->workspace_bytes = rows * (uint64_t)s->k_mul * BS_DTYPE_BYTES(s->x_dtype); /* of leaves that are copied */
+  uint64_t columns = 0;
+  for (uint32_t i = 0; i < s->leaves; i++) columns += (uint64_t)s->leaf_width[i];
+  p->flops = 2u * rows * (uint64_t)s->row_count * columns;
+  if (columns > (uint64_t)s->k_mul) columns += (uint64_t)s->k_own;  /* copied twice */
+  p->workspace_bytes = rows * columns * BS_DTYPE_BYTES(s->x_dtype); /* of leaves that are copied */
   p->workspace_bytes += tp_tree_bytes(s, &t);
   if (s->own_sums) p->workspace_bytes += rows * (uint64_t)s->y_cols * BS_DTYPE_BYTES(s->product_dtype);
   p->n_collectives +=

@@ -10,13 +10,15 @@ static int32_t multiply(tp_layer *l, uint32_t i, const bs_tensor *x, bs_tensor *
                         bs_error *err) {
   const tp_leaf *leaf = &l->leaves->leaf[i];
   bs_tensor in = *x;
+  if (leaf->input == TP_X_SPREAD) in = tp_view_rows(&leaf->x, x->dims[0]);
   if (leaf->input == TP_X_VIEW) in = tp_view_columns(x, leaf->cols->begin, leaf->cols->count);
   if (leaf->input == TP_X_GATHER || leaf->input == TP_X_ZERO) in = tp_view_rows(&leaf->x, x->dims[0]);
   if (leaf->move != NULL) {
-    bs_tensor from = *x;
-    bs_tensor *move[2] = {&from, &in};
+    bs_tensor from = *x, narrow = leaf->spread != NULL ? tp_view_rows(&leaf->narrow, x->dims[0]) : in;
+    bs_tensor *move[2] = {&from, &narrow}, *spread[2] = {&narrow, &in};
     l->api->region_begin(l->rank, BS_REGION_LAYOUT_FIX);
-    const int32_t rc = l->api->op_run(leaf->move, move, 2, stream, err);
+    int32_t rc = l->api->op_run(leaf->move, move, 2, stream, err);
+    if (rc == BS_OK && leaf->spread != NULL) rc = l->api->op_run(leaf->spread, spread, 2, stream, err);
     l->api->region_end(l->rank, BS_REGION_LAYOUT_FIX);
     if (rc != BS_OK) return rc;
   }

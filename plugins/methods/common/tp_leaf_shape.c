@@ -108,10 +108,12 @@ static int32_t take_leaves(const tp_state *state, const bs_layer_spec *spec, tp_
     if (rc != BS_OK) return rc;
     for (int64_t j = 0; j < leaf->count; j++) mark[column(leaf, j)] = 1;
     s->leaf_width[i] = leaf->count > 0 ? leaf->count : i == 0;
+    if (state->traits->full_width && s->leaf_width[i] > 0 && s->K > 0) s->leaf_width[i] = s->K;
     s->k_own += leaf->count;
     s->k_mul += s->leaf_width[i];
     state->host->partition_free(leaf);
   }
+  if (state->traits->full_width) s->k_mul = s->leaf_width[0]; /* one packed weight */
   return s->split == BS_SPLIT_K ? tp_own_columns(state, s, mark, err) : BS_OK;
 }
 

@@ -38,13 +38,12 @@ static int is_natural(const bs_layer_spec *spec) {
 static int32_t check_leaves(const tp_traits *traits, const bs_layer_spec *spec, uint32_t repro,
                             uint32_t split, uint32_t world, bs_error *err) {
   const int power = world == 1 || world == 2 || world == 4 || world == TP_LEAVES;
-  if (traits->full_width) {
-    const int by_row = spec->mask != NULL && tp_mask_by_row(spec->mask->kind);
+  if (traits->full_width &&
+      (repro == BS_REPRO_R4 || (spec->mask != NULL && tp_mask_by_row(spec->mask->kind))))
     return refuse(traits, repro, "is not kept: it multiplies the zeros of other columns too",
-                  by_row ? "blockshock keeps it with a mask that keeps the same columns in every row"
-                         : "blockshock keeps it with the same mask",
+                  repro == BS_REPRO_R4 ? "blockshock keeps it with a mask for columns, and masked_split R3"
+                                       : "a mask that keeps the same columns in every row has leaves",
                   err);
-  }
   if (spec->flags != 0 && repro == BS_REPRO_R4)
     return refuse(traits, repro, "is promised of the forward pass alone", "train with repro=R3 or below",
                   err);

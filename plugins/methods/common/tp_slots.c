@@ -23,7 +23,7 @@ static uint64_t scratch_bytes(const tp_shape *s) {
 static uint64_t gradient_bytes(const bs_layer_spec *spec, const tp_shape *s, const tp_gradient_shape *g) {
   uint64_t bytes = 0;
   const uint64_t rows = (uint64_t)s->B;
-  if (g->own_product) bytes += rows * (uint64_t)s->K * BS_DTYPE_BYTES(g->product_dtype);
+  if (g->own_product || g->picks) bytes += rows * (uint64_t)s->K * BS_DTYPE_BYTES(g->product_dtype);
   if (g->gather_dy) bytes += rows * (uint64_t)s->N * BS_DTYPE_BYTES(s->y_dtype);
   if (g->activation != BS_ACT_NONE) bytes += rows * (uint64_t)g->dz_cols * BS_DTYPE_BYTES(s->y_dtype);
   if (spec->has_bias && s->row_count > 0) bytes += rows * BS_DTYPE_BYTES(g->wide);
@@ -196,7 +196,7 @@ int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err)
                    l->state->traits->name, (long long)row, (long long)out->dims[0], (long long)out->dims[1],
                    (long long)s->row_count, (long long)s->k_own);
   if (out->dims[0] == 0 || s->k_own == 0) return BS_OK;
-  if (l->leaves != NULL) return tp_leaves_read(l, row, out, err);
+  if (l->leaves != NULL && l->packed == NULL) return tp_leaves_read(l, row, out, err);
   if (l->mixed != NULL) return tp_mixed_read(l, row, out, err);
   if (s->by_row) return tp_by_row_read(l, row, out, err);
   if (l->state->traits->full_width && s->cols != NULL) return read_own_columns(l, row, out, err);

@@ -28,7 +28,8 @@ uint64_t tp_training_bytes(const tp_traits *traits, const bs_layer_spec *spec, c
   uint64_t bytes = TP_NUMBERS * TP_NUMBERS_STEPS * 32 + (weights + bias) * 4 * memories + bias * 8;
   const int spread = spreads(traits, s);
   if (spread) bytes += weights * BS_DTYPE_BYTES(wide);
-  if (makes_own(spec, spread)) bytes += rows * (uint64_t)s->k_own * BS_DTYPE_BYTES(wide);
+  if (makes_own(spec, spread || (traits->full_width && s->leaves > 0)))
+    bytes += rows * (uint64_t)s->k_own * BS_DTYPE_BYTES(wide);
   return bytes;
 }
 
@@ -120,6 +121,10 @@ static int32_t build_weights(tp_layer *l, const bs_layer_spec *spec, bs_error *e
   if (rc != BS_OK) return rc;
   if (l->by_row != NULL) return BS_OK; /* fused by the op of its weight: blockshock/by_row_gradient.c */
   if (spreads(l->state->traits, s)) return build_spread(l, spec, err);
+  /* R3: more ranks take their steps by a dW */
+  if (l->state->traits->full_width && s->leaves > 0)
+    return makes_own(spec, 1) ? take(l, t->wide, s->row_count, s->k_own, BS_LIFE_SCRATCH, &t->dw_own, err)
+                              : BS_OK;
   return t->sgd != NULL && !(t->flags & BS_LAYER_MOMENTUM) ? build_fused(l, spec, err) : BS_OK;
 }
 

@@ -65,9 +65,11 @@ typedef struct tp_leaf {
   bs_partition *cols; /* of x's columns */
   bs_packed *packed;
   bs_plan *product;
-  bs_plan *move;  /* gather_columns, if the kernel does not pick them */
-  bs_tensor x;    /* GATHER: the copy; ZERO: a column of zeros */
-  uint32_t input; /* VIEW, FULL, GATHER or ZERO */
+  bs_plan *move;   /* gather_columns, if the kernel does not pick them */
+  bs_plan *spread; /* SPREAD: scatter_columns of `narrow` */
+  bs_tensor x;     /* GATHER: the copy; ZERO: a column of zeros; SPREAD: all K columns, zeros in the others */
+  bs_tensor narrow;
+  uint32_t input; /* VIEW, FULL, GATHER, ZERO, or SPREAD: a product with the whole packed weight */
   uint32_t reserved;
 } tp_leaf;
 
