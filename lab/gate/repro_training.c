@@ -104,14 +104,12 @@ static int32_t gradient_again(const bs_case *c, uint32_t world, uint32_t loss, c
                               const whole *mine, uint64_t *wrong, bs_error *err) {
   const bs_case other = other_of(c, world);
   bs_gradient_result second;
-  whole theirs;
+  whole theirs = {0};
   int32_t rc = bs_gradient_run(&other, loss, target, &second, err);
   if (rc != BS_OK) return rc;
   rc = bs_case_judged(c) ? whole_make(&other, &second, &theirs, err) : BS_OK;
-  if (rc == BS_OK && bs_case_judged(c)) {
-    *wrong += whole_differs(c, &second, mine, &theirs);
-    whole_free(&theirs);
-  }
+  if (rc == BS_OK && bs_case_judged(c)) *wrong += whole_differs(c, &second, mine, &theirs);
+  whole_free(&theirs);
   bs_gradient_result_free(&second);
   return rc;
 }

@@ -81,7 +81,7 @@ typedef struct tp_shape {
   uint32_t leaves;              /* R3, R4: runs of columns that are summed separately here; 0: one product */
   uint32_t row_leaves;          /* R3 with a backward pass, N split: runs of rows whose dX is summed
                                  * separately; 0: one product */
-  uint32_t bits;                /* 1: the product is asked for the bits of definition 1 in place of leaves */
+  uint32_t no_leaves;           /* R3 where one rank sums whole features: as R2 */
   uint32_t place;               /* of the rank's leaves in the tree, in units of them */
   uint32_t tree_way;            /* of `leaves`: enum tp_tree_way (tp_tree.h) */
   uint32_t own_cols;            /* 1: cols is tp_leaf.c's, not the host's */

@@ -76,8 +76,7 @@ void tp_product_query_fill(const tp_layer *l, const bs_layer_spec *spec, tp_prod
   p->q.activation = s->after != BS_ACT_NONE ? (uint32_t)BS_ACT_NONE : spec->activation;
   p->q.flags = BS_QUERY_DETERMINISTIC | (s->input == TP_X_FULL ? (uint32_t)BS_QUERY_X_FULL : 0u) |
                (spec->flags & BS_LAYER_BACKWARD ? (uint32_t)BS_QUERY_TRAIN : 0u) |
-               (s->repro >= BS_REPRO_R2 ? (uint32_t)BS_QUERY_TOKENWISE : 0u) |
-               (s->bits ? (uint32_t)BS_QUERY_BITS : 0u);
+               (s->repro >= BS_REPRO_R2 ? (uint32_t)BS_QUERY_TOKENWISE : 0u);
   p->q.weight_dtype = s->w_dtype;
 }
 
@@ -281,19 +280,6 @@ static int32_t no_bits(const tp_layer *l, bs_error *err) {
   return bs_fail_hint(err, "the backend cpu with f32, bf16 or f16, or repro=R2"), BS_UNSUPPORTED;
 }
 
-/* Leaves where no kernel keeps the bits of definition 1, or where another one is faster: these sum K alike
- * for any number of rows too, but do not declare it. */
-static int32_t choose_bits(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
-  tp_shape *s = &l->shape;
-  if (!s->bits || s->row_count == 0) return BS_OK;
-  const bs_op_answer with = ask(l, spec, s->input);
-  if (spec->flags & BS_LAYER_BACKWARD) return with.level != BS_LEVEL_NO ? BS_OK : no_bits(l, err);
-  s->bits = 0;
-  const bs_op_answer without = ask(l, spec, s->input);
-  s->bits = with.level != BS_LEVEL_NO && with.score >= without.score;
-  return s->bits ? BS_OK : tp_leaf_shape_make(l->state, spec, s, err);
-}
-
 /* The sums over tokens of dW: asked first, so that the refusal names the promise. */
 static int32_t check_bits(tp_layer *l, bs_error *err) {
   const tp_shape *s = &l->shape;
@@ -342,7 +328,6 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   if (rc == BS_OK) rc = tp_check_weights(l, weights, err);
   if (rc == BS_OK) rc = tp_place_build(l, err);
   if (rc == BS_OK) rc = tp_bias_build(l, bias, err);
-  if (rc == BS_OK) rc = choose_bits(l, spec, err);
   if (rc == BS_OK && l->shape.leaves > 0) {
     rc = tp_leaves_build(l, spec, weights, err);
   } else {

@@ -243,11 +243,11 @@ static int32_t check_world(const tp_traits *traits, uint32_t rank, uint32_t worl
          BS_UNSUPPORTED;
 }
 
-/* R3 of features that one rank sums whole: a product with the bits of definition 1 needs no leaves, because
+/* R3 of features that one rank sums whole needs no leaves: in a product that is asked with BS_QUERY_TOKENWISE
  * an output depends on no other output. dX is a sum over rows, so backward has leaves of rows. */
 static void promise_rows(const tp_traits *traits, const bs_layer_spec *spec, tp_shape *s) {
-  s->bits = s->repro == BS_REPRO_R3 && traits->split != BS_SPLIT_K;
-  if (s->bits && traits->split == BS_SPLIT_N && spec->flags & BS_LAYER_BACKWARD)
+  s->no_leaves = s->repro == BS_REPRO_R3 && traits->split != BS_SPLIT_K;
+  if (s->no_leaves && traits->split == BS_SPLIT_N && spec->flags & BS_LAYER_BACKWARD)
     s->row_leaves = TP_LEAVES / s->world;
 }
 
@@ -278,7 +278,7 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   tp_place_shape(spec, s);
   promise_rows(traits, spec, s);
   if (s->split == BS_SPLIT_N) split_rows(spec, s);
-  if (s->repro >= BS_REPRO_R3 && !s->bits) {
+  if (s->repro >= BS_REPRO_R3 && !s->no_leaves) {
     s->wire = s->reduce_dtype;
     s->chunks = 1;
     s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
@@ -296,7 +296,7 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
     s->k_mul = 1;
     s->input = TP_X_ZERO;
   }
-  if (s->bits) {
+  if (s->no_leaves) {
     s->chunks = 1;
     return BS_OK;
   }
