@@ -184,6 +184,24 @@ START_TEST(r3_on_any_number_of_ranks) {
 }
 END_TEST
 
+/* One rank sums whole features: R3 adds nothing to R2's one product, R4 has leaves in the order of a mask. */
+START_TEST(whole_features_have_no_leaves) {
+  bs_context *context = mf_context();
+  data d = data_make(0);
+  for (int i = 0; i < 2; i++)
+    for (int repro = 2; repro <= 4; repro++) {
+      mf_case c = make(&d, "column_parallel", 4, repro, BS_F32);
+      mf_result result;
+      c.backend = backend_of(BS_F32, i);
+      mf_run_ok(context, &c, &result);
+      ck_assert_int_eq(strstr(result.algorithms, "tree_sum") != NULL, repro == 4);
+      mf_free(&result);
+    }
+  data_free(&d);
+  bs_context_close(context);
+}
+END_TEST
+
 /* On tiles of AMX, by their model: a rank's narrow part of the layer is multiplied as the whole is. */
 START_TEST(r3_by_tiles) {
   enum { OUTPUTS = 70 };
@@ -362,6 +380,7 @@ int main(void) {
   const test_case tests[] = {{r0_and_r1_over_runs_and_ranks, big * N_ALL},
                              {r2_whatever_the_batch, big * N_ALL},
                              {r3_on_any_number_of_ranks, big * N_SPLITS},
+                             {whole_features_have_no_leaves},
                              {r3_by_tiles, 2},
                              {r4_for_every_method, big * N_DTYPES},
                              {r2_is_not_given_to_who_cannot_keep_it},
