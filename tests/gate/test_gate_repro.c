@@ -19,10 +19,10 @@ static void teardown(void) {
 static const char *const keys[] = {"repro"};
 static const char *const values[5][1] = {{"R0"}, {"R1"}, {"R2"}, {"R3"}, {"R4"}};
 
-static bs_case make(int repro, uint32_t y_placement) {
+static bs_case make(const char *method, int repro, uint32_t y_placement) {
   bs_error err = BS_ERROR_INIT;
   static const int64_t shape[3] = {9, 21, 300};
-  bs_case c = gate_case("row_parallel", 4, BS_F32, shape, NULL);
+  bs_case c = gate_case(method, 4, BS_F32, shape, NULL);
   c.backend = "ref";
   c.spec.y_placement = y_placement;
   c.spec.n_options = 1;
@@ -45,11 +45,11 @@ static uint32_t judge(const bs_case *c, const bs_case_result *result, bs_gate ga
 START_TEST(kept_and_broken_by_one_bit) {
   static const uint32_t placements[] = {BS_REPLICATED, BS_SPLIT};
   static const uint32_t wanted[] = {0, 0, 1, 2, 2};
-  for (int p = 0; p < 2; p++) {
+  for (int p = 0; p < 4; p++) {
     bs_error err = BS_ERROR_INIT;
     bs_case_result result;
     bs_gate gates[2];
-    bs_case c = make(_i, placements[p]);
+    bs_case c = make(p < 2 ? "row_parallel" : "column_parallel", _i, placements[p % 2]);
     ck_assert_msg(bs_case_run(&c, &result, &err) == BS_OK, "%s", err.message);
     ck_assert_uint_eq(bs_repro_of(&result), _i < 1 ? 1u : (uint32_t)_i);
     ck_assert_uint_eq(judge(&c, &result, gates), wanted[_i]);
@@ -76,7 +76,7 @@ START_TEST(a_promise_that_is_not_kept) {
   bs_error err = BS_ERROR_INIT;
   bs_case_result result;
   bs_gate gates[2];
-  bs_case c = make(2, BS_REPLICATED);
+  bs_case c = make("row_parallel", 2, BS_REPLICATED);
   ck_assert_int_eq(bs_case_run(&c, &result, &err), BS_OK);
   for (uint32_t r = 0; r < 4; r++) result.ranks[r].proposal.repro = BS_REPRO_R3;
   ck_assert_uint_eq(judge(&c, &result, gates), 2);
