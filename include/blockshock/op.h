@@ -78,8 +78,8 @@ enum bs_query_flags {
   BS_QUERY_X_FULL = 1u << 0,        /* matmul and its derivatives: X (dX) holds all K columns */
   BS_QUERY_DETERMINISTIC = 1u << 1, /* same bits on every call */
   BS_QUERY_TRAIN = 1u << 2,         /* pack of matmul: matmul_dx and matmul_update will use the weight too */
-  BS_QUERY_TOKENWISE = 1u << 3,     /* a row's bits depend on nothing but that row: not on the other rows, on
-                                     * how many they are, nor on B; who cannot promise it answers NO */
+  BS_QUERY_TOKENWISE = 1u << 3,     /* a row's bits depend on that row alone, not on other rows or B, and an
+                                     * output's on no other output; who cannot promise it answers NO */
   BS_QUERY_BITS = 1u << 4           /* since 0.14: the bits of definition 1 (share/doc/blockshock/numbers.md),
                                      * which depend neither on threads nor on the processor. Answers without
                                      * `bits` 1 are passed over, unless they are exact (BS_TOL_EXACT) */

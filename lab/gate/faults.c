@@ -77,8 +77,9 @@ static void through_slope(void *user, const void *y, void *dy, int64_t count, ui
 static int carries_sums(const bs_fault *fault, const bs_coll_call *call) {
   if (call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER) return 1;
   const char *dot = strrchr(call->site, '.');
-  return fault->leaves && dot != NULL && strcmp(dot, ".y") == 0 &&
-         (call->kind == BS_COLL_ALL_GATHER || call->kind == BS_COLL_ALL_TO_ALL);
+  if (!fault->leaves || dot == NULL) return 0;
+  if (fault->backward) return call->kind == BS_COLL_ALL_TO_ALL && strcmp(dot, ".dx") == 0;
+  return strcmp(dot, ".y") == 0 && (call->kind == BS_COLL_ALL_GATHER || call->kind == BS_COLL_ALL_TO_ALL);
 }
 
 static void exchange(double *a, double *b) {
@@ -199,10 +200,11 @@ static void copy_through(const bs_coll_call *call) {
   }
 }
 
-/* The site "<method>.dx" marks the gathers of the backward pass. */
+/* The site "<method>.dx" marks the gathers of the backward pass, "<method>.dx.whole" those of a sum that is
+ * scattered before. */
 static int gathers_dx(const bs_coll_call *call) {
-  const char *dot = strrchr(call->site, '.');
-  return call->kind == BS_COLL_ALL_GATHER && dot != NULL && strcmp(dot, ".dx") == 0;
+  const char *at = strstr(call->site, ".dx");
+  return call->kind == BS_COLL_ALL_GATHER && at != NULL && (at[3] == '\0' || strcmp(at + 3, ".whole") == 0);
 }
 
 static void double_bias(void *user, void *db, int64_t count, uint32_t dtype) {

@@ -89,6 +89,8 @@ const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_pro
   const int gathers_x = c->spec.x_placement == BS_REPLICATED && bs_fault_backward(p, BS_COLL_ALL_GATHER) > 0;
   switch (kind) {
     case BS_FAULT_NO_ALL_REDUCE:
+      if (bs_place_leaves(c) && bs_fault_backward(p, BS_COLL_ALL_TO_ALL) > 0) return NULL;
+      return bs_fault_backward(p, BS_COLL_ALL_REDUCE) > 0 ? NULL : "dX is no sum over ranks";
     case BS_FAULT_REDUCED_TWICE:
       return bs_fault_backward(p, BS_COLL_ALL_REDUCE) > 0 ? NULL : "dX is no sum over ranks";
     case BS_FAULT_BIAS_EACH_RANK:

@@ -4,6 +4,7 @@
  * Regions are kept for the record; times are not compared. */
 
 #include "lab/gate/gradient.h"
+#include "lab/gate/repro.h"
 #include "lab/phase/frame.h"
 #include "lab/phase/record_fields.h"
 #include "lab/store/record.h"
@@ -66,12 +67,18 @@ static int32_t run_and_judge(bs_case *c, const bs_experiment *e, const bs_subjec
                              bs_error *err) {
   bs_gradient_result result = {0};
   bs_gradient_verdict verdict;
+  bs_gate promised;
+  uint32_t n_promised = 0;
   const bs_source *target = s->info.has_target ? &s->target : NULL;
   int32_t rc = bs_gradient_run(c, s->info.loss, target, &result, err);
   if (rc != BS_OK) return rc;
   rc = bs_gradient_judge(c, &result, e->reference_features, &verdict, err);
   if (rc == BS_OK) {
     bs_phase_add_gates(out, verdict.gates, verdict.n_gates);
+    rc = bs_repro_gradient_gate(c, s->info.loss, target, &result, &promised, &n_promised, err);
+  }
+  if (rc == BS_OK) {
+    bs_phase_add_gates(out, &promised, n_promised);
     rc = fault_gate(c, e, out, err);
   }
   if (rc == BS_OK && bs_case_judged(c)) rc = fill(c, s, &result, &verdict, out, err);

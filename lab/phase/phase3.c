@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "lab/activation.h"
 #include "lab/gate/gradient.h"
+#include "lab/gate/repro.h"
 #include "lab/gate/step.h"
 #include "lab/phase/frame.h"
 #include "lab/phase/record_fields.h"
@@ -118,16 +119,19 @@ static int32_t run_and_judge(bs_case *c, const bs_experiment *e, const bs_subjec
                              bs_error *err) {
   bs_train_result result = {0};
   bs_step_verdict verdict;
-  bs_gate integers;
+  bs_gate integers, promised;
+  uint32_t n_promised = 0;
   const bs_train_options o = options_of(e, s);
   c->spec.flags |= bs_train_flags(&o);
   int32_t rc = refuse_remask(c, &o, err);
   if (rc == BS_OK) rc = gradient_gates(c, e, &o, out, err);
   if (rc == BS_OK) rc = bs_train_run(c, &o, &result, err);
   if (rc == BS_OK) rc = bs_step_judge(c, &o, &result, &verdict, err);
+  if (rc == BS_OK) rc = bs_repro_step_gate(c, &o, &result.run, &promised, &n_promised, err);
   if (rc == BS_OK) rc = bs_step_integer_gate(c, &o, &integers, err);
   if (rc == BS_OK) {
     bs_phase_add_gates(out, verdict.gates, verdict.n_gates);
+    bs_phase_add_gates(out, &promised, n_promised);
     bs_phase_add_gates(out, &integers, 1);
     rc = fault_gate(c, &o, (int)e->fault_gate, out, err);
   }

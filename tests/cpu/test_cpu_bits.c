@@ -89,6 +89,10 @@ START_TEST(avx2_and_avx512) {
     unsigned char *narrow = run_on("avx2", op, &s, 1, &bytes);
     must_agree(narrow, run_on("avx512", op, &s, 2, &bytes), bytes, op, types[t], "avx", 512);
     must_agree(narrow, run_on("avx512*2", op, &s, 2, &bytes), bytes, op, types[t], "avx 512, units", 2);
+    const int dense = _i >= 1 && _i <= 3; /* gradients that declare definition 1 (docs/numbers.md) */
+    if (dense) must_agree(narrow, run_on("portable", op, &s, 1, &bytes), bytes, op, types[t], "plain C", 1);
+    if (dense && ch_has_isa("avx512_bf16"))
+      must_agree(narrow, run_on("avx512_bf16", op, &s, 2, &bytes), bytes, op, types[t], "pairs, members", 2);
     free(narrow);
   }
 }

@@ -33,7 +33,7 @@ typedef struct variant {
  * whole, int8 steps, two precisions, chunks, leaves. */
 static const variant variants[] = {
     {"dense", NULL, 1, .idle = 1},
-    {"dense", NULL, 1, {"repro"}, {"R3"}},
+    {"dense", NULL, 1, {"repro"}, {"R3"}, .idle = 1}, /* whole features have no leaves */
     {"column_parallel", NULL, 2, .idle = 1},
     {"column_parallel", NULL, 2, {"repro"}, {"R4"}},
     {"column_parallel", NULL, 2, .x = BS_SPLIT_TOKENS},

@@ -184,6 +184,24 @@ START_TEST(r3_on_any_number_of_ranks) {
 }
 END_TEST
 
+/* One rank sums whole features: R3 adds nothing to R2's one product, R4 has leaves in the order of a mask. */
+START_TEST(whole_features_have_no_leaves) {
+  bs_context *context = mf_context();
+  data d = data_make(0);
+  for (int i = 0; i < 2; i++)
+    for (int repro = 2; repro <= 4; repro++) {
+      mf_case c = make(&d, "column_parallel", 4, repro, BS_F32);
+      mf_result result;
+      c.backend = backend_of(BS_F32, i);
+      mf_run_ok(context, &c, &result);
+      ck_assert_int_eq(strstr(result.algorithms, "tree_sum") != NULL, repro == 4);
+      mf_free(&result);
+    }
+  data_free(&d);
+  bs_context_close(context);
+}
+END_TEST
+
 /* On tiles of AMX, by their model: a rank's narrow part of the layer is multiplied as the whole is. */
 START_TEST(r3_by_tiles) {
   enum { OUTPUTS = 70 };
@@ -314,7 +332,7 @@ START_TEST(what_cannot_be_promised) {
   data d = data_make(0);
   mf_case c = make(&d, "row_parallel", 3, 3, BS_F32);
   refused(context, &c, "1, 2, 4 and 8 ranks");
-  c = make(&d, "masked_split", 2, 3, BS_F32);
+  c = make(&d, "masked_split", 2, 4, BS_F32);
   refused(context, &c, "multiplies the zeros");
   c = make(&d, "row_parallel", 2, 3, BS_F32);
   bs_mask mask = mf_mask("uneven");
@@ -332,7 +350,15 @@ START_TEST(what_cannot_be_promised) {
   c = make(&d, "row_parallel", 2, 3, BS_F32);
   c.spec.activation = BS_ACT_NONE;
   c.spec.flags = BS_LAYER_BACKWARD;
+  refused(context, &c, "bits of definition 1"); /* of ref */
+  c.spec.option_values = classes[4];
   refused(context, &c, "forward pass alone");
+  c = make(&d, "column_parallel", 3, 3, BS_F32);
+  c.spec.flags = BS_LAYER_BACKWARD;
+  refused(context, &c, "1, 2, 4 and 8 ranks");
+  c.world = 2;
+  c.spec.y_placement = BS_SPLIT;
+  refused(context, &c, "even shares");
   c = make(&d, "row_parallel", 2, 2, BS_F32);
   c.spec.activation = BS_ACT_NONE;
   c.spec.y_placement = BS_PARTIAL;
@@ -354,6 +380,7 @@ int main(void) {
   const test_case tests[] = {{r0_and_r1_over_runs_and_ranks, big * N_ALL},
                              {r2_whatever_the_batch, big * N_ALL},
                              {r3_on_any_number_of_ranks, big * N_SPLITS},
+                             {whole_features_have_no_leaves},
                              {r3_by_tiles, 2},
                              {r4_for_every_method, big * N_DTYPES},
                              {r2_is_not_given_to_who_cannot_keep_it},

@@ -74,6 +74,7 @@ int32_t cpu_grad_supports(const cpu_grad_kind *kind, const cpu_state *state, con
   if (!judge(kind, query, &shape, &each, answer)) return BS_OK;
   snprintf(algo, sizeof algo, "%s-%s", kind->algo, state->kernels.name);
   cpu_answer_yes(answer, 600, shape.dy_type == BS_I8 ? BS_TOL_EXACT : BS_TOL_ACC_F32, algo, kind->text);
+  answer->bits = shape.dy_type == BS_I8 ? 0 : kind->bits;
   return BS_OK;
 }
 

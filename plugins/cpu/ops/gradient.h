@@ -40,6 +40,7 @@ typedef struct cpu_grad_kind {
   uint32_t x, dy;          /* the args X (or dX) and dY; dW is arg 2 if there is no weight */
   int weight;              /* it has a packed weight */
   int of24, integers;      /* of 2:4 values; dY and the weight may be i8 */
+  uint32_t bits;           /* bs_op_answer.bits of floats */
   size_t size;             /* of a plan: at least a cpu_grad_plan, which it begins with */
   const char *algo, *text; /* algo: in front of the name of the instruction set */
   uint64_t (*floats)(const bs_op_query *query, const cpu_grad *shape); /* that a member works in */

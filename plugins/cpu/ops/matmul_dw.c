@@ -139,6 +139,7 @@ static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *s) {
 
 static const cpu_grad_kind kind = {.x = 0,
                                    .dy = 1,
+                                   .bits = 1, /* docs/numbers.md: no sum depends on a cut or a table */
                                    .size = sizeof(cpu_grad_plan),
                                    .algo = "transposed",
                                    .text = "own kernels on the turned dY",

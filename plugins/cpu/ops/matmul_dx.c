@@ -184,6 +184,7 @@ static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *shape) 
 static const cpu_grad_kind kind = {.x = 1,
                                    .dy = 0,
                                    .weight = 1,
+                                   .bits = 1, /* docs/numbers.md: no sum depends on a cut or a table */
                                    .size = sizeof(dx_plan),
                                    .algo = "transposed",
                                    .text = "own kernels, the packed weight turned on the way",

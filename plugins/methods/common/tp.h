@@ -56,41 +56,47 @@ typedef struct tp_shape {
   int64_t B, N, K;
   uint32_t x_dtype, w_dtype, y_dtype, reduce_dtype;
   uint32_t rank, world;
-  uint32_t split;                /* BS_SPLIT_NONE when world is 1 */
-  uint32_t input;                /* enum tp_input; TP_X_GATHER may become TP_X_FULL in build */
-  uint32_t product_dtype;        /* dtype that the matmul writes */
-  uint32_t coll;                 /* enum bs_coll_kind, BS_COLL_COUNT_: none */
-  uint32_t own_partial;          /* 1: the product goes to scratch, not to y */
-  uint32_t bias_here;            /* 1: this rank's product adds the bias */
-  uint32_t after;                /* enum bs_activation applied after the sum; in the product otherwise */
-  uint32_t own_sums;             /* 1: the sum goes to scratch before it is activated */
-  uint32_t keeps;                /* 1: so does a product that is not a sum over ranks, for backward */
-  const bs_partition *cols;      /* K split: own columns; NULL: all */
-  int64_t k_own;                 /* columns owned; by_row: length of a row of kept weights */
-  int64_t k_mul;                 /* width of the product: K when full_width, at least 1 */
-  int64_t row_begin, row_count;  /* rows of W owned */
-  int64_t x_cols, y_cols;        /* of the caller's x and y */
-  int64_t y_begin;               /* N split, replicated y: first feature of the own block */
-  uint32_t wire;                 /* BS_I8: the sum is made in two int8 steps; else reduce_dtype */
-  uint32_t chunks;               /* parts of y that are summed while the next is computed; 1: no overlap */
-  uint32_t chunk_features;       /* 1: the parts are runs of features, 0: of tokens */
-  uint32_t chunk_unit;           /* parts are multiples of it, but for the last */
-  uint32_t before;               /* collective that makes x whole; BS_COLL_COUNT_: none */
-  uint32_t x_tokens, y_tokens;   /* 1: x, y are the rank's own tokens */
-  uint32_t repro;                /* the requested enum bs_repro; R1 by default */
-  uint32_t leaves;               /* R3, R4: runs of columns that are summed separately here; 0: one product */
-  uint32_t place;                /* of the rank's leaves in the tree, in units of them */
-  uint32_t own_cols;             /* 1: cols is tp_leaf.c's, not the host's */
-  uint32_t by_row;               /* 1: of `cols`, other ones are kept in each row (tp_by_row.c) */
-  uint32_t half;                 /* by_row: 0 the mask's, 1 its complement's */
-  uint32_t mask_kind;            /* by_row: enum bs_mask_kind */
-  int64_t leaf_width[TP_LEAVES]; /* of the products over them, in order of the tree; at least 1 */
-  uint32_t mixed;                /* 1: columns in two precisions (tp_mixed.h) */
-  int64_t mixed_high;            /* of all ranks: columns that stay high */
-  uint32_t mixed_dtype;          /* of the others */
-  uint32_t mixed_scales;         /* enum tp_scales */
-  int64_t mixed_group;           /* columns of a scale of theirs: all the rank has, or a block */
-  bs_partition *segment[2];      /* enum tp_segment: the rank's, of K */
+  uint32_t split;               /* BS_SPLIT_NONE when world is 1 */
+  uint32_t input;               /* enum tp_input; TP_X_GATHER may become TP_X_FULL in build */
+  uint32_t product_dtype;       /* dtype that the matmul writes */
+  uint32_t coll;                /* enum bs_coll_kind, BS_COLL_COUNT_: none */
+  uint32_t own_partial;         /* 1: the product goes to scratch, not to y */
+  uint32_t bias_here;           /* 1: this rank's product adds the bias */
+  uint32_t after;               /* enum bs_activation applied after the sum; in the product otherwise */
+  uint32_t own_sums;            /* 1: the sum goes to scratch before it is activated */
+  uint32_t keeps;               /* 1: so does a product that is not a sum over ranks, for backward */
+  const bs_partition *cols;     /* K split: own columns; NULL: all */
+  int64_t k_own;                /* columns owned; by_row: length of a row of kept weights */
+  int64_t k_mul;                /* width of the product: K when full_width, at least 1 */
+  int64_t row_begin, row_count; /* rows of W owned */
+  int64_t x_cols, y_cols;       /* of the caller's x and y */
+  int64_t y_begin;              /* N split, replicated y: first feature of the own block */
+  uint32_t wire;                /* BS_I8: the sum is made in two int8 steps; else reduce_dtype */
+  uint32_t chunks;              /* parts of y that are summed while the next is computed; 1: no overlap */
+  uint32_t chunk_features;      /* 1: the parts are runs of features, 0: of tokens */
+  uint32_t chunk_unit;          /* parts are multiples of it, but for the last */
+  uint32_t before;              /* collective that makes x whole; BS_COLL_COUNT_: none */
+  uint32_t x_tokens, y_tokens;  /* 1: x, y are the rank's own tokens */
+  uint32_t repro;               /* the requested enum bs_repro; R1 by default */
+  uint32_t leaves;              /* R3, R4: runs of columns that are summed separately here; 0: one product */
+  uint32_t row_leaves;          /* R3 with a backward pass, N split: runs of rows whose dX is summed
+                                 * separately; 0: one product */
+  uint32_t no_leaves;           /* R3 where one rank sums whole features: as R2 */
+  uint32_t place;               /* of the rank's leaves in the tree, in units of them */
+  uint32_t tree_way;            /* of `leaves`: enum tp_tree_way (tp_tree.h) */
+  uint32_t own_cols;            /* 1: cols is tp_leaf.c's, not the host's */
+  uint32_t by_row;              /* 1: of `cols`, other ones are kept in each row (tp_by_row.c) */
+  uint32_t half;                /* by_row: 0 the mask's, 1 its complement's */
+  uint32_t mask_kind;           /* by_row: enum bs_mask_kind */
+  int64_t
+      leaf_width[TP_LEAVES]; /* of the products over them, in order of the tree; of the first at least 1 */
+  int64_t dw_stride;         /* of the dW of a leaf: the row stride of the layer's dW; 0: dense */
+  uint32_t mixed;            /* 1: columns in two precisions (tp_mixed.h) */
+  int64_t mixed_high;        /* of all ranks: columns that stay high */
+  uint32_t mixed_dtype;      /* of the others */
+  uint32_t mixed_scales;     /* enum tp_scales */
+  int64_t mixed_group;       /* columns of a scale of theirs: all the rank has, or a block */
+  bs_partition *segment[2];  /* enum tp_segment: the rank's, of K */
 } tp_shape;
 
 int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
@@ -152,7 +158,8 @@ enum tp_dx {
   TP_DX_GATHER =
       2,         /* the rank's block of a scratch; the blocks are gathered and their columns spread over dx */
   TP_DX_SUM = 3, /* all K columns, a term of the sum over ranks */
-  TP_DX_PICK = 4 /* all K columns in scratch, of which dx takes the own ones (full_width, x split) */
+  TP_DX_PICK = 4, /* all K columns in scratch, of which dx takes the own ones (full_width, x split) */
+  TP_DX_TREE = 5  /* all K columns of each leaf of rows, added by the tree (tp_tree.h) */
 };
 
 /* Facts on the backward pass, found without building. */
@@ -163,6 +170,7 @@ typedef struct tp_gradient_shape {
   uint32_t wide;          /* dtype of dW and db */
   uint32_t gather_dy;     /* 1: dy is split and the product needs it whole */
   uint32_t own_product;   /* 1: the product goes to scratch, not to dx */
+  uint32_t picks;         /* RUN, GATHER: the product has all K columns, of which the own ones are taken */
   int64_t dx_width;       /* columns of the product */
   int64_t dy_cols;        /* of the caller's dy */
   int64_t dy_begin;       /* first own feature in it */
@@ -176,7 +184,7 @@ typedef struct tp_layer tp_layer;
 typedef struct tp_gradient {
   tp_gradient_shape shape;
   bs_plan *dx, *dw, *db;
-  bs_plan *pick;        /* PICK: the own columns of the product */
+  bs_plan *pick;        /* PICK, or `picks`: the own columns of the product */
   bs_plan *slope;       /* dY times the activation's slope, to dz; NULL without an activation */
   bs_plan **spread;     /* GATHER: one a rank; NULL if it owns none */
   int64_t *begin;       /* GATHER: first column of each rank's block, and K */
@@ -184,6 +192,7 @@ typedef struct tp_gradient {
   bs_coll_plan *whole_dy;
   uint64_t *dx_counts, *dy_counts;
   bs_tensor product; /* [B,dx_width] or [B,K] */
+  bs_tensor wide;    /* `picks`: the product, [B,K] */
   bs_tensor dy;      /* [B,N] */
   bs_tensor dz;      /* [B, own features of dy] of its dtype */
   bs_tensor ones;    /* [B,1]: db is dY^T times it */
@@ -293,26 +302,9 @@ int32_t tp_quantise_build(tp_layer *layer, uint32_t out_dtype, bs_error *err);
 void tp_quantise_free(tp_layer *layer);
 int32_t tp_quantise_forward(tp_layer *layer, const bs_tensor *product, bs_tensor *sums, bs_stream *stream,
                             bs_error *err);
-/* A leaf: its packed columns and its product. */
-typedef struct tp_leaf {
-  bs_partition *cols; /* of x's columns */
-  bs_packed *packed;
-  bs_plan *product;
-  bs_plan *move;  /* gather_columns, if the kernel does not pick them */
-  bs_tensor x;    /* GATHER: the copy; ZERO: a column of zeros */
-  uint32_t input; /* VIEW, FULL, GATHER or ZERO */
-  uint32_t reserved;
-} tp_leaf;
-
-typedef struct tp_leaves {
-  tp_leaf leaf[TP_LEAVES]; /* in the order of the tree */
-  bs_tensor parts;         /* [B, leaves x n]: sums of the leaves side by side; NULL with one leaf */
-  bs_tensor own;           /* [B,N]: sum of the rank's leaves, if it is not a block of `all` */
-  bs_tensor all;           /* [B, P x n]: the sums of all ranks, in rank order */
-  bs_plan *join;           /* parts to the own sum */
-  bs_plan *last;           /* the last steps to y: the rest of the tree, activation, rounding */
-  uint64_t *recv;
-} tp_leaves;
+typedef struct tp_leaves tp_leaves;       /* tp_tree.h */
+typedef struct tp_rows tp_rows;           /* tp_tree.h */
+typedef struct tp_leaf_grad tp_leaf_grad; /* tp_tree.h */
 
 struct tp_layer {
   const tp_state *state;
@@ -331,18 +323,25 @@ struct tp_layer {
   bs_tensor sums;    /* reduced, in the reduce dtype; memory NULL when y or partial hold them */
   int64_t kept_rows; /* of sums: tokens of the last forward, for backward */
   uint64_t *counts;
-  tp_gradient *gradient;  /* NULL: forward only */
-  void *by_row;           /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: only columns */
-  tp_overlap *overlap;    /* NULL: one chunk */
-  tp_training *training;  /* NULL: no steps */
-  tp_quantise *quantise;  /* NULL: not in int8 */
-  tp_leaves *leaves;      /* R3, R4: in the place of packed, matmul, move, partial, activate and sums */
-  struct tp_kept *kept;   /* tp_kept.h: positions of a dense weight with zeros; NULL: whole columns */
-  struct tp_mixed *mixed; /* tp_mixed.h: in the place of packed, matmul and move; NULL: one precision */
-  bs_coll_plan *before;   /* of x */
+  tp_gradient *gradient;   /* NULL: forward only */
+  void *by_row;            /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: only columns */
+  tp_overlap *overlap;     /* NULL: one chunk */
+  tp_training *training;   /* NULL: no steps */
+  tp_quantise *quantise;   /* NULL: not in int8 */
+  tp_leaves *leaves;       /* R3, R4: in the place of packed, matmul, move and partial */
+  tp_rows *rows;           /* R3 with a backward pass, N split: in the place of packed and matmul */
+  tp_leaf_grad *leaf_grad; /* R3 with a backward pass: its dX and steps, leaf by leaf; NULL: no leaves */
+  struct tp_kept *kept;    /* tp_kept.h: positions of a dense weight with zeros; NULL: whole columns */
+  struct tp_mixed *mixed;  /* tp_mixed.h: in the place of packed, matmul and move; NULL: one precision */
+  bs_coll_plan *before;    /* of x */
   uint64_t *before_counts;
   bs_tensor whole; /* x, made whole by it */
 };
+
+/* BS_QUERY_BITS for the ops of a backward pass that R3 promises. */
+static inline uint32_t tp_bits_flag(const tp_shape *shape) {
+  return shape->repro >= BS_REPRO_R3 ? (uint32_t)BS_QUERY_BITS : 0u;
+}
 
 /* The query for the product of the layer's rows (shape.row_count of them). */
 typedef struct tp_product_query {
@@ -369,14 +368,19 @@ int32_t tp_bias_gradient(tp_layer *layer, bs_tensor *dy, bs_tensor *db, bs_strea
 /* 1 when t is a [n] vector of a dtype. */
 int tp_is_row(const bs_tensor *t, int64_t n, uint32_t dtype);
 
+/* Takes a step of the weights by dW, or without one (dw NULL) by x and the own dY. */
+int32_t tp_step_weights(tp_layer *layer, const bs_step *step, const bs_tensor *dy, const bs_tensor *dw,
+                        bs_stream *stream, bs_error *err);
+
 /* tp_leaf_build.c, tp_leaf_run.c: a layer that sums K leaf by leaf. */
 int32_t tp_leaves_build(tp_layer *layer, const bs_layer_spec *spec, const bs_source *weights, bs_error *err);
 void tp_leaves_free(tp_layer *layer);
 int32_t tp_leaves_forward(tp_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
                           bs_error *err);
 int32_t tp_leaves_read(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
-/* Scratch, and its part of the proposal. */
+/* Scratch and collectives: its part of the proposal. The words for its way over ranks. */
 void tp_leaves_propose(const tp_shape *shape, bs_proposal *proposal);
+const char *tp_leaves_words(const tp_shape *shape);
 /* Memory and collective of `before`; the scratch that they take. */
 int32_t tp_place_build(tp_layer *layer, bs_error *err);
 uint64_t tp_place_bytes(const tp_shape *shape);
@@ -421,7 +425,7 @@ bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows);
 bs_tensor tp_view_run(const bs_tensor *t, int64_t begin, int64_t rows);
 int tp_fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols);
 
-/* Reads rows of the packed weight, in one piece or in chunks of features. */
+/* Reads rows of the packed weight, in one piece, in chunks of features or in leaves of rows. */
 int32_t tp_packed_rows(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
 
 /* The slots of bs_method. */

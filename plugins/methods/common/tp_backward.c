@@ -2,7 +2,7 @@
  *
  * tp_backward.c - the backward pass of a layer: at most one gather of dY, the products, and one collective of
  * dX. It allocates nothing; a product is only computed if its result was requested. */
-#include "tp.h"
+#include "tp_tree.h"
 
 static int32_t wrong(const tp_layer *l, const char *name, const bs_tensor *t, int64_t rows, uint32_t dtype,
                      int64_t cols, bs_error *err) {
@@ -76,20 +76,21 @@ static int32_t spread(tp_layer *l, const bs_tensor *gathered, bs_tensor *dx, bs_
 
 static int32_t input_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *dx, bs_stream *stream, bs_error *err) {
   const tp_gradient *g = l->gradient;
-  bs_tensor product = product_of(l, dx, dy->dims[0]);
-  int32_t rc = BS_OK;
+  bs_tensor block = product_of(l, dx, dy->dims[0]);
+  bs_tensor product = g->shape.picks ? tp_view_rows(&g->wide, dy->dims[0]) : block;
+  int32_t rc = l->leaf_grad != NULL ? tp_leaf_dx(l, dy, &product, stream, err) : BS_OK;
   if (g->dx != NULL) {
     bs_tensor *args[2] = {dy, &product};
     rc = l->api->op_run(g->dx, args, 2, stream, err);
   }
   if (rc != BS_OK) return rc;
   if (g->pick != NULL) {
-    bs_tensor *args[2] = {&product, dx};
-    return l->api->op_run(g->pick, args, 2, stream, err);
+    bs_tensor *args[2] = {&product, g->shape.picks ? &block : dx};
+    rc = l->api->op_run(g->pick, args, 2, stream, err);
   }
-  if (g->sum_dx == NULL) return BS_OK;
+  if (rc != BS_OK || g->sum_dx == NULL) return rc;
   bs_tensor whole = g->shape.dx == TP_DX_GATHER ? tp_view_rows(&g->product, dy->dims[0]) : *dx;
-  rc = exchange(l, g->sum_dx, &product, &whole, stream, err);
+  rc = exchange(l, g->sum_dx, &block, &whole, stream, err);
   return rc == BS_OK && g->shape.dx == TP_DX_GATHER ? spread(l, &whole, dx, stream, err) : rc;
 }
 

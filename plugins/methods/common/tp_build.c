@@ -6,6 +6,7 @@
  */
 #include "tp_kept.h"
 #include "tp_mixed.h"
+#include "tp_tree.h"
 
 /* Prepare a one-input, one-output op over the layer's columns. */
 static int32_t prepare_move(tp_layer *l, const char *op, const bs_tensor_desc *in, const bs_tensor_desc *out,
@@ -140,6 +141,7 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
   const tp_shape *s = &l->shape;
   if (s->row_count == 0) return BS_OK;
   if (s->mixed) return tp_mixed_build(l, spec, weights, err);
+  if (s->row_leaves > 0) return tp_rows_build(l, spec, weights, err);
   choose_input(l, spec);
   tp_product_query p;
   tp_product_query_fill(l, spec, &p);
@@ -183,13 +185,14 @@ int32_t tp_collective(tp_layer *l, uint32_t kind, uint32_t dtype_in, uint32_t dt
 static int32_t fill_shares(tp_layer *l, bs_collective *c, bs_error *err) {
   const tp_shape *s = &l->shape;
   c->count = (uint64_t)(s->N / (int64_t)s->world);
-  if (!s->y_tokens && s->N % (int64_t)s->world == 0) return BS_OK;
+  const int64_t parts = s->row_leaves > 0 ? TP_LEAVES : (int64_t)s->world;
+  if (!s->y_tokens && s->N % parts == 0) return BS_OK;
   l->counts = l->api->alloc(l->rank, s->world * sizeof *l->counts);
   if (l->counts == NULL)
     return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u block sizes", s->world);
   for (uint32_t r = 0; r < s->world; r++) {
     int64_t begin, count;
-    tp_share(s->N, r, s->world, &begin, &count);
+    tp_rows_share(s, r, &begin, &count);
     l->counts[r] = (uint64_t)count;
   }
   if (s->y_tokens) tp_place_counts(s, s->N, l->counts);
@@ -271,6 +274,51 @@ int32_t tp_check_weights(const tp_layer *l, const bs_source *weights, bs_error *
                  (long long)l->shape.K);
 }
 
+static int32_t no_bits(const tp_layer *l, bs_error *err) {
+  bs_fail(
+      err, BS_UNSUPPORTED, "BS-METHOD-REPRO",
+      "method %s: repro=R3 of a layer that trains needs kernels with the bits of definition 1, this backend "
+      "has none for its products",
+      l->state->traits->name);
+  return bs_fail_hint(err, "the backend cpu with f32, bf16 or f16, or repro=R2"), BS_UNSUPPORTED;
+}
+
+/* The sums over tokens of dW: asked first, so that the refusal names the promise. */
+static int32_t check_bits(tp_layer *l, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  const uint32_t wide =
+      s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64 ? BS_F64 : BS_F32;
+  const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, 1), dy = bs_desc_2d(s->y_dtype, s->B, 1);
+  const bs_tensor_desc dw = bs_desc_2d(wide, 1, 1);
+  const bs_tensor_desc *args[3] = {&x, &dy, &dw};
+  bs_op_query q;
+  bs_op_answer answer;
+  bs_error why;
+  memset(&q, 0, sizeof q);
+  memset(&answer, 0, sizeof answer);
+  memset(&why, 0, sizeof why);
+  q.struct_size = (uint32_t)sizeof q;
+  answer.struct_size = (uint32_t)sizeof answer;
+  why.struct_size = (uint32_t)sizeof why;
+  q.op = "matmul_dw";
+  q.nargs = 3;
+  q.args = args;
+  q.flags = BS_QUERY_DETERMINISTIC | tp_bits_flag(s);
+  const int32_t rc = l->api->op_supports(l->rank, &q, &answer, &why);
+  return rc == BS_OK && answer.level != BS_LEVEL_NO ? BS_OK : no_bits(l, err);
+}
+
+static int32_t build_backward(tp_layer *l, const bs_layer_spec *spec, const bs_source *bias, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (l->shape.repro >= BS_REPRO_R3 && spec->flags & BS_LAYER_BACKWARD) rc = check_bits(l, err);
+  if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD) rc = tp_gradient_build(l, spec, err);
+  if (rc == BS_OK && spec->flags & (BS_LAYER_SGD | BS_LAYER_ADAMW))
+    rc = tp_training_build(l, spec, bias, err);
+  const int leaves = (l->leaves != NULL && l->packed == NULL) || l->shape.row_leaves > 0;
+  if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD && leaves) rc = tp_leaf_grad_build(l, spec, err);
+  return rc;
+}
+
 int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
                  const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err) {
   *out_layer = NULL;
@@ -285,19 +333,13 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   if (rc == BS_OK) rc = tp_bias_build(l, bias, err);
   if (rc == BS_OK && l->shape.leaves > 0) {
     rc = tp_leaves_build(l, spec, weights, err);
-    if (rc != BS_OK)
-      tp_layer_free(l);
-    else
-      *out_layer = l;
-    return rc;
+  } else {
+    if (rc == BS_OK) rc = build_product(l, spec, weights, err);
+    if (rc == BS_OK) rc = build_move(l, err);
+    if (rc == BS_OK) rc = build_collective(l, err);
+    if (rc == BS_OK) rc = build_activation(l, spec, err);
   }
-  if (rc == BS_OK) rc = build_product(l, spec, weights, err);
-  if (rc == BS_OK) rc = build_move(l, err);
-  if (rc == BS_OK) rc = build_collective(l, err);
-  if (rc == BS_OK) rc = build_activation(l, spec, err);
-  if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD) rc = tp_gradient_build(l, spec, err);
-  if (rc == BS_OK && spec->flags & (BS_LAYER_SGD | BS_LAYER_ADAMW))
-    rc = tp_training_build(l, spec, bias, err);
+  if (rc == BS_OK) rc = build_backward(l, spec, bias, err);
   if (rc != BS_OK) {
     tp_layer_free(l);
     return rc;
@@ -310,11 +352,13 @@ void tp_layer_free(void *layer) {
   tp_layer *l = layer;
   if (l == NULL) return;
   const bs_rank_api *api = l->api;
+  tp_leaf_grad_free(l);
   tp_training_free(l);
   tp_gradient_free(l);
   tp_overlap_free(l);
   tp_quantise_free(l);
   tp_leaves_free(l);
+  tp_rows_free(l);
   tp_mixed_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);

@@ -5,6 +5,7 @@
  * caller's tensors with other sizes.
  */
 #include "tp_mixed.h"
+#include "tp_tree.h"
 
 bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count) {
   bs_tensor view = *t;
@@ -69,6 +70,7 @@ int32_t tp_multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *
   if (l->mixed != NULL) return tp_mixed_multiply(l, x, out, stream, err);
   const int32_t rc = tp_take_input(l, x, &in, stream, err);
   if (rc != BS_OK) return rc;
+  if (l->rows != NULL) return tp_rows_multiply(l, &in, out, stream, err);
   bs_tensor *args[4] = {&in, l->shape.bias_here ? &l->bias : NULL, NULL, out};
   return l->api->op_run(l->matmul, args, 4, stream, err);
 }
@@ -123,9 +125,9 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
     return tp_wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
   if (!tp_fits(y, s->y_tokens ? y->dims[0] : rows, s->y_dtype, s->y_cols))
     return tp_wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
+  l->kept_rows = rows;
   if (l->leaves != NULL) return tp_leaves_forward(l, x, y, stream, err);
   bs_tensor product = *y;
-  l->kept_rows = rows;
   if (s->keeps)
     product = tp_view_rows(&l->sums, rows);
   else if (s->own_partial)
@@ -134,14 +136,15 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
     product = tp_view_columns(y, s->y_begin, s->row_count);
   int32_t rc = BS_OK;
   if (s->keeps) {
-    if (l->matmul != NULL) rc = tp_multiply(l, x, &product, stream, err);
+    if (l->matmul != NULL || l->rows != NULL) rc = tp_multiply(l, x, &product, stream, err);
     return rc == BS_OK ? activate_kept(l, y, stream, err) : rc;
   }
   bs_tensor sums = sums_of(l, &product, y);
   if (s->chunks > 1) {
     rc = tp_overlap_forward(l, x, &product, &sums, stream, err);
   } else {
-    if (l->matmul != NULL || l->mixed != NULL) rc = tp_multiply(l, x, &product, stream, err);
+    if (l->matmul != NULL || l->mixed != NULL || l->rows != NULL)
+      rc = tp_multiply(l, x, &product, stream, err);
     if (rc == BS_OK && l->quantise != NULL) rc = tp_quantise_forward(l, &product, &sums, stream, err);
     if (rc == BS_OK && l->coll != NULL) rc = exchange(l, &product, &sums, stream, err);
   }

@@ -5,6 +5,7 @@
  * split over K gives complete columns of dX, which are gathered at most; a split over N gives terms of a sum.
  */
 #include "tp_kept.h"
+#include "tp_tree.h"
 
 int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec, const tp_shape *s,
                                tp_gradient_shape *out_shape, bs_error *err) {
@@ -21,13 +22,16 @@ int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec,
   g.dy_cols = g.dz_cols = s->y_cols;
   g.activation = spec->activation;
   const uint32_t whole_x = s->x_cols == s->K && spec->x_placement == BS_REPLICATED;
+  if (s->row_leaves > 0) g.dx = TP_DX_TREE;
+  if (s->leaves > 0 && !state->traits->full_width) g.dx_width = s->k_own;
   if (s->split == BS_SPLIT_N) {
-    g.dx = TP_DX_SUM;
+    if (s->row_leaves == 0) g.dx = TP_DX_SUM;
     g.dz_cols = s->row_count;
     g.dy_begin = spec->y_placement == BS_SPLIT ? 0 : s->row_begin;
   } else if (s->split == BS_SPLIT_K) {
     g.gather_dy = spec->y_placement == BS_SPLIT;
-    if (state->traits->full_width)
+    g.picks = state->traits->full_width && whole_x && s->leaves > 0; /* no -0 + 0 of a sum over ranks */
+    if (state->traits->full_width && !g.picks)
       g.dx = whole_x ? TP_DX_SUM : TP_DX_PICK;
     else
       g.dx = whole_x ? TP_DX_RUN : TP_DX_PLAIN;
@@ -55,7 +59,8 @@ static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
   q.args = args;
   q.partition = cols;
   q.accumulate = spec->accumulate;
-  q.flags = flags;
+  q.flags =
+      flags | (strcmp(op, "matmul_dx") == 0 || strcmp(op, "matmul_dw") == 0 ? tp_bits_flag(&l->shape) : 0u);
   q.weight_dtype = packed != NULL ? l->shape.w_dtype : 0;
   return l->api->op_prepare(l->rank, &q, packed, out_plan, err);
 }
@@ -72,7 +77,7 @@ static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   const tp_gradient_shape *g = &l->gradient->shape;
   if (l->packed == NULL || s->input == TP_X_ZERO) return BS_OK;
-  const int64_t stride = g->dx == TP_DX_RUN || g->dx == TP_DX_GATHER ? s->K : g->dx_width;
+  const int64_t stride = !g->picks && (g->dx == TP_DX_RUN || g->dx == TP_DX_GATHER) ? s->K : g->dx_width;
   const bs_tensor_desc dy = tp_dy_desc(l), dx = tp_strided(g->product_dtype, s->B, g->dx_width, stride);
   const bs_tensor_desc *args[2] = {&dy, &dx};
   return prepare(l, spec, "matmul_dx", args, 2, l->state->traits->full_width ? NULL : s->cols, l->packed,
@@ -136,8 +141,25 @@ static int32_t no_memory(bs_error *err) {
   return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the plan of a backward pass");
 }
 
+/* The place of rank r's columns in the gathered dX. */
+static int32_t place_block(tp_layer *l, const bs_partition *cols, uint32_t r, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  tp_gradient *g = l->gradient;
+  const int64_t count = cols->count;
+  g->dx_counts[r] = (uint64_t)count;
+  g->begin[r + 1] = g->begin[r] + count;
+  const int in_place = count == 0 || (cols->kind == BS_PARTITION_CONTIGUOUS && cols->begin == g->begin[r]);
+  if (!in_place) g->shape.dx = TP_DX_GATHER;
+  const bs_tensor_desc block = tp_strided(s->x_dtype, s->B, count, s->K);
+  const bs_tensor_desc dx = bs_desc_2d(s->x_dtype, s->B, s->K);
+  const bs_tensor_desc *args[2] = {&block, &dx};
+  const bs_layer_spec plain = {.struct_size = sizeof plain};
+  return count > 0 ? prepare(l, &plain, "scatter_columns", args, 2, cols, NULL, 0, &g->spread[r], err)
+                   : BS_OK;
+}
+
 /* Computes the place of each rank's columns in the gathered dX. Runs in rank order are already in place. */
-static int32_t build_blocks(tp_layer *l, const bs_mask *mask, bs_error *err) {
+static int32_t build_blocks(tp_layer *l, const bs_layer_spec *spec, const bs_mask *mask, bs_error *err) {
   const tp_shape *s = &l->shape;
   tp_gradient *g = l->gradient;
   g->begin = l->api->alloc(l->rank, (s->world + 1) * sizeof *g->begin);
@@ -147,19 +169,12 @@ static int32_t build_blocks(tp_layer *l, const bs_mask *mask, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t r = 0; rc == BS_OK && r < s->world; r++) {
     const bs_partition *cols = NULL;
-    rc = l->api->partition_make(l->rank, mask, s->K, r, s->world, &cols, err);
-    if (rc != BS_OK) return rc;
-    const int64_t count = cols->count;
-    g->dx_counts[r] = (uint64_t)count;
-    g->begin[r + 1] = g->begin[r] + count;
-    const int in_place = count == 0 || (cols->kind == BS_PARTITION_CONTIGUOUS && cols->begin == g->begin[r]);
-    if (!in_place) g->shape.dx = TP_DX_GATHER;
-    const bs_tensor_desc block = tp_strided(s->x_dtype, s->B, count, s->K);
-    const bs_tensor_desc dx = bs_desc_2d(s->x_dtype, s->B, s->K);
-    const bs_tensor_desc *args[2] = {&block, &dx};
-    const bs_layer_spec plain = {.struct_size = sizeof plain};
-    if (count > 0) rc = prepare(l, &plain, "scatter_columns", args, 2, cols, NULL, 0, &g->spread[r], err);
-    l->api->partition_free(cols);
+    tp_shape leaves = {0};
+    rc = s->leaves > 0 ? tp_shape_make(l->state, spec, r, s->world, &leaves, err)
+                       : l->api->partition_make(l->rank, mask, s->K, r, s->world, &cols, err);
+    if (rc == BS_OK) rc = place_block(l, s->leaves > 0 ? leaves.cols : cols, r, err);
+    if (cols != NULL) l->api->partition_free(cols);
+    tp_shape_free(l->state, &leaves);
   }
   if (rc == BS_OK && g->begin[s->world] != s->K)
     rc = bs_fail(err, BS_INTERNAL, "BS-METHOD-COLUMNS", "method %s: the ranks own %lld of %lld columns",
@@ -213,7 +228,7 @@ static int32_t build_way_to_dx(tp_layer *l, const bs_layer_spec *spec, bs_error 
   if (g->shape.dx == TP_DX_RUN) {
     bs_mask mask;
     rc = l->state->traits->choose_mask(spec, &mask, err);
-    if (rc == BS_OK) rc = build_blocks(l, &mask, err);
+    if (rc == BS_OK) rc = build_blocks(l, spec, &mask, err);
     if (rc == BS_OK)
       rc = collective(l, BS_COLL_ALL_GATHER, s->x_dtype, s->x_dtype, 0, g->dx_counts, site, &g->sum_dx, err);
   }
@@ -224,9 +239,10 @@ static int32_t build_way_to_dx(tp_layer *l, const bs_layer_spec *spec, bs_error 
   }
   if (rc == BS_OK && g->shape.dx == TP_DX_SUM)
     rc = collective(l, BS_COLL_ALL_REDUCE, s->reduce_dtype, s->x_dtype, s->K, NULL, site, &g->sum_dx, err);
-  if (rc == BS_OK && g->shape.dx == TP_DX_PICK && s->k_own > 0) {
-    const bs_tensor_desc all = bs_desc_2d(s->x_dtype, s->B, s->K);
-    const bs_tensor_desc own = bs_desc_2d(s->x_dtype, s->B, s->k_own);
+  const bs_tensor_desc all = bs_desc_2d(s->x_dtype, s->B, s->K);
+  if (rc == BS_OK && g->shape.picks) rc = l->api->tensor_alloc(l->rank, &all, BS_LIFE_SCRATCH, &g->wide, err);
+  if (rc == BS_OK && (g->shape.dx == TP_DX_PICK || g->shape.picks) && s->k_own > 0) {
+    const bs_tensor_desc own = tp_strided(s->x_dtype, s->B, s->k_own, g->shape.picks ? s->K : s->k_own);
     const bs_tensor_desc *args[2] = {&all, &own};
     rc = prepare(l, spec, "gather_columns", args, 2, s->cols, NULL, 0, &g->pick, err);
   }
@@ -284,7 +300,7 @@ void tp_gradient_free(tp_layer *l) {
   void *const blocks[] = {g->spread, g->begin, g->dx_counts, g->dy_counts};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
     if (blocks[i] != NULL) l->api->free(l->rank, blocks[i]);
-  bs_tensor *const tensors[] = {&g->product, &g->dy, &g->dz, &g->ones};
+  bs_tensor *const tensors[] = {&g->product, &g->wide, &g->dy, &g->dz, &g->ones};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
     if (tensors[i]->data != NULL) l->api->tensor_free(l->rank, tensors[i]);
   l->api->free(l->rank, g);

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_leaf_run.c - forward of a layer whose K is summed leaf by leaf: a product a leaf, the own part of the
- * tree, one exchange of the sums as they are, and the rest of the tree on every rank alike. Allocates
- * nothing; and read_weights, which puts the leaves' columns back into their order.
+ * tp_leaf_run.c - forward of a layer whose K is summed leaf by leaf: a product a leaf, then the tree over
+ * leaves and ranks (tp_tree.c). Allocates nothing; and read_weights, which puts the leaves' columns back into
+ * their order.
  */
-#include "tp.h"
+#include "tp_tree.h"
 
 static int32_t multiply(tp_layer *l, uint32_t i, const bs_tensor *x, bs_tensor *out, bs_stream *stream,
                         bs_error *err) {
   const tp_leaf *leaf = &l->leaves->leaf[i];
   bs_tensor in = *x;
+  if (leaf->input == TP_X_SPREAD) in = tp_view_rows(&leaf->x, x->dims[0]);
   if (leaf->input == TP_X_VIEW) in = tp_view_columns(x, leaf->cols->begin, leaf->cols->count);
   if (leaf->input == TP_X_GATHER || leaf->input == TP_X_ZERO) in = tp_view_rows(&leaf->x, x->dims[0]);
   if (leaf->move != NULL) {
-    bs_tensor from = *x;
-    bs_tensor *move[2] = {&from, &in};
+    bs_tensor from = *x, narrow = leaf->spread != NULL ? tp_view_rows(&leaf->narrow, x->dims[0]) : in;
+    bs_tensor *move[2] = {&from, &narrow}, *spread[2] = {&narrow, &in};
     l->api->region_begin(l->rank, BS_REGION_LAYOUT_FIX);
-    const int32_t rc = l->api->op_run(leaf->move, move, 2, stream, err);
+    int32_t rc = l->api->op_run(leaf->move, move, 2, stream, err);
+    if (rc == BS_OK && leaf->spread != NULL) rc = l->api->op_run(leaf->spread, spread, 2, stream, err);
     l->api->region_end(l->rank, BS_REGION_LAYOUT_FIX);
     if (rc != BS_OK) return rc;
   }
@@ -24,49 +26,33 @@ static int32_t multiply(tp_layer *l, uint32_t i, const bs_tensor *x, bs_tensor *
   return l->api->op_run(leaf->product, args, 4, stream, err);
 }
 
-static int32_t join(tp_layer *l, bs_plan *plan, bs_tensor *in, bs_tensor *out, bs_stream *stream,
-                    bs_error *err) {
-  bs_tensor *args[2] = {in, out};
-  return l->api->op_run(plan, args, 2, stream, err);
-}
-
-static int32_t exchange(tp_layer *l, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
+static int32_t gather(tp_layer *l, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
   l->api->region_begin(l->rank, BS_REGION_ALLREDUCE);
   const int32_t rc = l->api->collective_run(l->coll, in, out, stream, err);
   l->api->region_end(l->rank, BS_REGION_ALLREDUCE);
   return rc;
 }
 
-/* Whole sums of the own features: the whole tree is here. */
-static int32_t alone(tp_layer *l, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
-  const tp_shape *s = &l->shape;
-  bs_tensor parts = tp_view_rows(&l->leaves->parts, x->dims[0]);
-  bs_tensor own =
-      s->split == BS_SPLIT_N && s->coll != BS_COLL_COUNT_ ? tp_view_columns(y, s->y_begin, s->row_count) : *y;
-  int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && s->row_count > 0 && i < s->leaves; i++) {
-    bs_tensor part = tp_view_columns(&parts, i * s->row_count, s->row_count);
-    rc = multiply(l, i, x, &part, stream, err);
-  }
-  if (rc == BS_OK && s->row_count > 0) rc = join(l, l->leaves->last, &parts, &own, stream, err);
-  return rc == BS_OK && l->coll != NULL ? exchange(l, &own, y, stream, err) : rc;
-}
-
+/* A leaf without columns has no product, but for the first, which adds the bias: its sum stays zero, as the
+ * memory was made. */
 int32_t tp_leaves_forward(tp_layer *l, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
   const tp_shape *s = &l->shape;
+  tp_tree *tree = &l->leaves->tree;
   const int64_t rows = x->dims[0];
-  if (s->split != BS_SPLIT_K) return alone(l, x, y, stream, err);
-  bs_tensor all = tp_view_rows(&l->leaves->all, rows), parts = tp_view_rows(&l->leaves->parts, rows);
-  bs_tensor own = s->coll == BS_COLL_ALL_TO_ALL ? tp_view_rows(&l->leaves->own, rows)
-                                                : tp_view_columns(&all, (int64_t)s->rank * s->N, s->N);
+  bs_tensor sums = s->own_sums ? tp_view_rows(&l->sums, rows) : *y;
+  if (l->coll != NULL) sums = tp_view_columns(y, s->y_begin, s->row_count);
   int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < s->leaves; i++) {
-    bs_tensor part = s->leaves > 1 ? tp_view_columns(&parts, i * s->N, s->N) : own;
+  for (uint32_t i = 0; rc == BS_OK && s->row_count > 0 && i < s->leaves; i++) {
+    if (l->leaves->leaf[i].product == NULL) continue;
+    bs_tensor part = tp_tree_part(l, tree, i, rows);
     rc = multiply(l, i, x, &part, stream, err);
   }
-  if (rc == BS_OK && s->leaves > 1) rc = join(l, l->leaves->join, &parts, &own, stream, err);
-  if (rc == BS_OK) rc = exchange(l, &own, &all, stream, err);
-  return rc == BS_OK ? join(l, l->leaves->last, &all, y, stream, err) : rc;
+  if (rc == BS_OK && s->row_count > 0) rc = tp_tree_sum(l, tree, &sums, stream, err);
+  if (rc == BS_OK && l->activate != NULL) {
+    bs_tensor *args[2] = {&sums, y};
+    rc = l->api->op_run(l->activate, args, 2, stream, err);
+  }
+  return rc == BS_OK && l->coll != NULL ? gather(l, &sums, y, stream, err) : rc;
 }
 
 /* Rows of one leaf, spread over the columns of out that are its own. */
@@ -109,7 +95,7 @@ int32_t tp_leaves_read(tp_layer *l, int64_t row, bs_tensor *out, bs_error *err) 
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < s->leaves; i++) {
     const tp_leaf *leaf = &l->leaves->leaf[i];
-    if (leaf->input == TP_X_ZERO) continue;
+    if (leaf->input == TP_X_ZERO || leaf->packed == NULL) continue;
     bs_partition *places = NULL;
     if (s->cols != NULL && leaf->cols->total != s->k_own)
       rc = tp_leaf_places(l->state, leaf->cols, s->cols, &places, err);

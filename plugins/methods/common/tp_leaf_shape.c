@@ -6,6 +6,7 @@
  * run. Pure: propose and build both start here.
  */
 #include "tp_mixed.h"
+#include "tp_tree.h"
 
 int32_t tp_leaf_mask(const tp_traits *traits, const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err) {
   if (spec->mask == NULL && traits->choose_mask != NULL) return traits->choose_mask(spec, out_mask, err);
@@ -106,22 +107,24 @@ static int32_t take_leaves(const tp_state *state, const bs_layer_spec *spec, tp_
     const int32_t rc = leaf_of(state, spec, s->K, s->place * s->leaves + i, &leaf, err);
     if (rc != BS_OK) return rc;
     for (int64_t j = 0; j < leaf->count; j++) mark[column(leaf, j)] = 1;
-    s->leaf_width[i] = leaf->count > 0 ? leaf->count : 1;
+    s->leaf_width[i] = leaf->count > 0 ? leaf->count : i == 0;
+    if (state->traits->full_width && s->leaf_width[i] > 0 && s->K > 0) s->leaf_width[i] = s->K;
     s->k_own += leaf->count;
     s->k_mul += s->leaf_width[i];
     state->host->partition_free(leaf);
   }
+  if (state->traits->full_width) s->k_mul = s->leaf_width[0]; /* one packed weight */
   return s->split == BS_SPLIT_K ? tp_own_columns(state, s, mark, err) : BS_OK;
 }
 
 static void finish(const bs_layer_spec *spec, tp_shape *s) {
   s->product_dtype = s->reduce_dtype;
   s->after = spec->activation;
+  s->own_sums = s->after != BS_ACT_NONE && (spec->flags & BS_LAYER_BACKWARD) != 0;
+  s->tree_way = TP_TREE_HERE;
   if (s->split != BS_SPLIT_K) return;
-  s->coll = BS_COLL_ALL_GATHER;
-  if (spec->y_placement != BS_SPLIT) return;
-  s->coll = BS_COLL_ALL_TO_ALL;
-  tp_share(s->N, s->rank, s->world, &s->y_begin, &s->y_cols);
+  s->tree_way = tp_tree_way(s->world, spec->y_placement == BS_SPLIT);
+  if (spec->y_placement == BS_SPLIT) tp_share(s->N, s->rank, s->world, &s->y_begin, &s->y_cols);
 }
 
 int32_t tp_leaf_shape_make(const tp_state *state, const bs_layer_spec *spec, tp_shape *s, bs_error *err) {

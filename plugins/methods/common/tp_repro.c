@@ -38,15 +38,14 @@ static int is_natural(const bs_layer_spec *spec) {
 static int32_t check_leaves(const tp_traits *traits, const bs_layer_spec *spec, uint32_t repro,
                             uint32_t split, uint32_t world, bs_error *err) {
   const int power = world == 1 || world == 2 || world == 4 || world == TP_LEAVES;
-  if (traits->full_width) {
-    const int by_row = spec->mask != NULL && tp_mask_by_row(spec->mask->kind);
+  if (traits->full_width &&
+      (repro == BS_REPRO_R4 || (spec->mask != NULL && tp_mask_by_row(spec->mask->kind))))
     return refuse(traits, repro, "is not kept: it multiplies the zeros of other columns too",
-                  by_row ? "blockshock keeps it with a mask that keeps the same columns in every row"
-                         : "blockshock keeps it with the same mask",
+                  repro == BS_REPRO_R4 ? "blockshock keeps it with a mask for columns, and masked_split R3"
+                                       : "a mask that keeps the same columns in every row has leaves",
                   err);
-  }
-  if (spec->flags != 0)
-    return refuse(traits, repro, "is promised of the forward pass alone", "train with repro=R2 or below",
+  if (spec->flags != 0 && repro == BS_REPRO_R4)
+    return refuse(traits, repro, "is promised of the forward pass alone", "train with repro=R3 or below",
                   err);
   if (!is_natural(spec))
     return refuse(traits, repro, "sums in f32 (f64 and integers in their own dtype)",
@@ -54,9 +53,13 @@ static int32_t check_leaves(const tp_traits *traits, const bs_layer_spec *spec, 
   const char *overlap = tp_option_get(spec, "overlap", "off");
   if (strcmp(overlap, "off") != 0 && strcmp(overlap, "auto") != 0)
     return refuse(traits, repro, "gathers the sums of leaves in one piece", "overlap=off", err);
-  if (split == BS_SPLIT_K && !power)
+  if ((split == BS_SPLIT_K || (split == BS_SPLIT_N && spec->flags != 0)) && !power)
     return refuse(traits, repro, "is promised for 1, 2, 4 and 8 ranks, each with its subtree of 8 leaves",
-                  "column_parallel keeps it on any number", err);
+                  "column_parallel keeps it on any number, in the forward pass", err);
+  if (split == BS_SPLIT_N && spec->flags != 0 && spec->y_placement == BS_SPLIT && world < TP_LEAVES &&
+      spec->N % TP_LEAVES != 0)
+    return refuse(traits, repro, "of a split y needs even shares of 8 leaves of its features to train",
+                  "a multiple of 8 outputs, a replicated y, or repro=R2", err);
   return BS_OK;
 }
 

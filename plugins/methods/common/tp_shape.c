@@ -5,6 +5,7 @@
  */
 #include "tp_kept.h"
 #include "tp_mixed.h"
+#include "tp_tree.h"
 
 void tp_share(int64_t total, uint32_t rank, uint32_t world, int64_t *out_begin, int64_t *out_count) {
   const int64_t base = total / (int64_t)world, extra = total % (int64_t)world, r = (int64_t)rank;
@@ -197,7 +198,7 @@ static void finish_columns(const bs_layer_spec *spec, tp_shape *s) {
 }
 
 static void split_rows(const bs_layer_spec *spec, tp_shape *s) {
-  tp_share(s->N, s->rank, s->world, &s->row_begin, &s->row_count);
+  tp_rows_share(s, s->rank, &s->row_begin, &s->row_count);
   if (spec->y_placement == BS_SPLIT) {
     s->y_cols = s->row_count;
   } else {
@@ -242,6 +243,14 @@ static int32_t check_world(const tp_traits *traits, uint32_t rank, uint32_t worl
          BS_UNSUPPORTED;
 }
 
+/* R3 of features that one rank sums whole needs no leaves: in a product that is asked with BS_QUERY_TOKENWISE
+ * an output depends on no other output. dX is a sum over rows, so backward has leaves of rows. */
+static void promise_rows(const tp_traits *traits, const bs_layer_spec *spec, tp_shape *s) {
+  s->no_leaves = s->repro == BS_REPRO_R3 && traits->split != BS_SPLIT_K;
+  if (s->no_leaves && traits->split == BS_SPLIT_N && spec->flags & BS_LAYER_BACKWARD)
+    s->row_leaves = TP_LEAVES / s->world;
+}
+
 int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
                       tp_shape *out_shape, bs_error *err) {
   const tp_traits *traits = state->traits;
@@ -267,8 +276,9 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
     rc = split_columns(state, spec, s, err);
   if (rc != BS_OK) return rc;
   tp_place_shape(spec, s);
+  promise_rows(traits, spec, s);
   if (s->split == BS_SPLIT_N) split_rows(spec, s);
-  if (s->repro >= BS_REPRO_R3) {
+  if (s->repro >= BS_REPRO_R3 && !s->no_leaves) {
     s->wire = s->reduce_dtype;
     s->chunks = 1;
     s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
@@ -285,6 +295,10 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   if (s->k_mul == 0) {
     s->k_mul = 1;
     s->input = TP_X_ZERO;
+  }
+  if (s->no_leaves) {
+    s->chunks = 1;
+    return BS_OK;
   }
   rc = tp_overlap_choose(state, spec, s, err);
   if (rc != BS_OK) tp_shape_free(state, s);

@@ -6,6 +6,7 @@
 
 #include "tp_kept.h"
 #include "tp_mixed.h"
+#include "tp_tree.h"
 
 static uint64_t scratch_bytes(const tp_shape *s) {
   uint64_t bytes = 0;
@@ -22,7 +23,7 @@ static uint64_t scratch_bytes(const tp_shape *s) {
 static uint64_t gradient_bytes(const bs_layer_spec *spec, const tp_shape *s, const tp_gradient_shape *g) {
   uint64_t bytes = 0;
   const uint64_t rows = (uint64_t)s->B;
-  if (g->own_product) bytes += rows * (uint64_t)s->K * BS_DTYPE_BYTES(g->product_dtype);
+  if (g->own_product || g->picks) bytes += rows * (uint64_t)s->K * BS_DTYPE_BYTES(g->product_dtype);
   if (g->gather_dy) bytes += rows * (uint64_t)s->N * BS_DTYPE_BYTES(s->y_dtype);
   if (g->activation != BS_ACT_NONE) bytes += rows * (uint64_t)g->dz_cols * BS_DTYPE_BYTES(s->y_dtype);
   if (spec->has_bias && s->row_count > 0) bytes += rows * BS_DTYPE_BYTES(g->wide);
@@ -47,7 +48,13 @@ static int32_t propose_backward(void *state, const bs_layer_spec *spec, const tp
   if (g.gather_dy) claim(p, BS_COLL_ALL_GATHER, (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(s->y_dtype));
   if (g.dx_coll != BS_COLL_COUNT_)
     claim(p, g.dx_coll, (uint64_t)s->B * (uint64_t)s->K * BS_DTYPE_BYTES(g.product_dtype));
-  p->workspace_bytes += gradient_bytes(spec, s, &g);
+  if (g.dx == TP_DX_TREE) {
+    tp_tree_spec t;
+    tp_leaf_grad_tree(s, NULL, &t);
+    p->n_backward +=
+        tp_tree_claims(s, &t, p->backward_kind + p->n_backward, p->backward_payload + p->n_backward);
+  }
+  p->workspace_bytes += gradient_bytes(spec, s, &g) + tp_leaf_grad_bytes(s, spec, g.wide);
   p->workspace_bytes += tp_training_bytes(((const tp_state *)state)->traits, spec, s, g.wide);
   return BS_OK;
 }
@@ -70,7 +77,8 @@ static void describe(const tp_traits *traits, const tp_shape *s, char *out, size
     snprintf(out, size, "%" PRId64 " of %" PRId64 " columns (%s)%s%s, %s%s", s->k_own, s->K,
              s->cols->kind == BS_PARTITION_CONTIGUOUS ? "a run" : "a gather",
              s->leaves > 0 ? " in leaves of K / 8" : "", traits->full_width ? ", zeros multiplied too" : "",
-             coll_name(s->coll), s->after != BS_ACT_NONE ? ", then the activation" : "");
+             s->leaves > 0 ? tp_leaves_words(s) : coll_name(s->coll),
+             s->after != BS_ACT_NONE ? ", then the activation" : "");
   else
     snprintf(out, size, "all of W on one rank");
   const size_t used = strlen(out);
@@ -103,7 +111,7 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
   if (s.coll != BS_COLL_COUNT_) {
     p.coll_kind[p.n_collectives] = s.coll;
     p.coll_payload[p.n_collectives++] =
-        (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.keeps ? s.y_dtype : s.product_dtype);
+        (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.keeps || s.leaves > 0 ? s.y_dtype : s.product_dtype);
   }
   if (s.chunks > 1) tp_overlap_propose(&s, &p);
   if (s.wire == BS_I8) tp_quantise_propose(&s, &p);
@@ -138,6 +146,7 @@ int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err) {
 
 int32_t tp_packed_rows(tp_layer *l, int64_t row, bs_tensor *out, bs_error *err) {
   if (l->shape.chunk_features) return tp_overlap_read(l, row, out, err);
+  if (l->rows != NULL) return tp_rows_read(l, row, out, err);
   return l->api->packed_read(l->packed, row, out, err);
 }
 
@@ -187,7 +196,7 @@ int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err)
                    l->state->traits->name, (long long)row, (long long)out->dims[0], (long long)out->dims[1],
                    (long long)s->row_count, (long long)s->k_own);
   if (out->dims[0] == 0 || s->k_own == 0) return BS_OK;
-  if (l->leaves != NULL) return tp_leaves_read(l, row, out, err);
+  if (l->leaves != NULL && l->packed == NULL) return tp_leaves_read(l, row, out, err);
   if (l->mixed != NULL) return tp_mixed_read(l, row, out, err);
   if (s->by_row) return tp_by_row_read(l, row, out, err);
   if (l->state->traits->full_width && s->cols != NULL) return read_own_columns(l, row, out, err);

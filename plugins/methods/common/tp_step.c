@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "tp_kept.h"
+#include "tp_tree.h"
 
 static int32_t refuse(const tp_layer *l, int32_t code, const char *why, bs_error *err) {
   return bs_fail(err, code, "BS-METHOD-STEP", "method %s: %s", l->state->traits->name, why);
@@ -136,9 +137,10 @@ static int32_t take_step(tp_layer *l, const bs_step *step, int of_bias, bs_tenso
 }
 
 /* W += -lr dY^T X, or dW of the own columns where the packed weight has more. */
-static int32_t without_dw(tp_layer *l, const bs_step *step, bs_stream *stream, bs_error *err) {
+static int32_t without_dw(tp_layer *l, const bs_step *step, const bs_tensor *own_dy, bs_stream *stream,
+                          bs_error *err) {
   tp_training *t = l->training;
-  bs_tensor x = *step->x, dy = tp_own_dy(l, step->dy), alpha;
+  bs_tensor x = *step->x, dy = *own_dy, alpha;
   if (t->fused == NULL) {
     bs_tensor *args[3] = {&x, &dy, &t->dw_own};
     return l->api->op_run(l->gradient->dw, args, 3, stream, err);
@@ -148,12 +150,13 @@ static int32_t without_dw(tp_layer *l, const bs_step *step, bs_stream *stream, b
   return rc == BS_OK ? l->api->op_run(t->fused, args, 3, stream, err) : rc;
 }
 
-static int32_t step_weights(tp_layer *l, const bs_step *step, bs_stream *stream, bs_error *err) {
+int32_t tp_step_weights(tp_layer *l, const bs_step *step, const bs_tensor *dy, const bs_tensor *given,
+                        bs_stream *stream, bs_error *err) {
   tp_training *t = l->training;
-  bs_tensor dw = step->dw != NULL ? *step->dw : t->dw_own;
+  bs_tensor dw = given != NULL ? *given : t->dw_own;
   if (t->sgd == NULL && t->adamw == NULL) return BS_OK; /* no weights here */
-  if (step->dw == NULL) {
-    const int32_t rc = without_dw(l, step, stream, err);
+  if (given == NULL) {
+    const int32_t rc = without_dw(l, step, dy, stream, err);
     if (rc != BS_OK || t->fused != NULL) return rc;
   }
   if (t->spread != NULL) {
@@ -181,7 +184,10 @@ static int32_t step_bias(tp_layer *l, const bs_step *step, bs_stream *stream, bs
 int32_t tp_step(void *layer, const bs_step *step, bs_stream *stream, bs_error *err) {
   tp_layer *l = layer;
   int32_t rc = check(l, step, err);
-  if (rc == BS_OK) rc = step_weights(l, step, stream, err);
+  if (rc != BS_OK) return rc;
+  const bs_tensor dy = step->dw == NULL ? tp_own_dy(l, step->dy) : (bs_tensor){0};
+  rc = l->leaf_grad != NULL ? tp_leaf_step(l, step, stream, err)
+                            : tp_step_weights(l, step, &dy, step->dw, stream, err);
   if (rc == BS_OK) rc = step_bias(l, step, stream, err);
   return rc;
 }

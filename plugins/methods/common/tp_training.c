@@ -28,7 +28,8 @@ uint64_t tp_training_bytes(const tp_traits *traits, const bs_layer_spec *spec, c
   uint64_t bytes = TP_NUMBERS * TP_NUMBERS_STEPS * 32 + (weights + bias) * 4 * memories + bias * 8;
   const int spread = spreads(traits, s);
   if (spread) bytes += weights * BS_DTYPE_BYTES(wide);
-  if (makes_own(spec, spread)) bytes += rows * (uint64_t)s->k_own * BS_DTYPE_BYTES(wide);
+  if (makes_own(spec, spread || (traits->full_width && s->leaves > 0)))
+    bytes += rows * (uint64_t)s->k_own * BS_DTYPE_BYTES(wide);
   return bytes;
 }
 
@@ -56,7 +57,8 @@ static int32_t build_steps(tp_layer *l, bs_packed *packed, uint32_t dtype, int64
                            bs_plan **sgd, bs_plan **adamw, bs_tensor *speed, bs_tensor *first,
                            bs_tensor *second, bs_error *err) {
   const tp_training *t = l->training;
-  const bs_tensor_desc dw = bs_desc_2d(t->wide, rows, cols), state = bs_desc_2d(BS_F32, rows, cols);
+  const int64_t stride = l->shape.dw_stride > 0 && packed == l->packed ? l->shape.dw_stride : cols;
+  const bs_tensor_desc dw = tp_strided(t->wide, rows, cols, stride), state = bs_desc_2d(BS_F32, rows, cols);
   const bs_tensor_desc four = tp_vector(BS_F32, 4), eight = tp_vector(BS_F32, 8);
   const bs_tensor_desc *const slow[3] = {&dw, t->flags & BS_LAYER_MOMENTUM ? &state : NULL, &four};
   const bs_tensor_desc *const adaptive[4] = {&dw, &state, &state, &eight};
@@ -84,7 +86,7 @@ static int32_t build_fused(tp_layer *l, const bs_layer_spec *spec, bs_error *err
   q.args = args;
   q.partition = s->cols;
   q.accumulate = spec->accumulate;
-  q.flags = BS_QUERY_DETERMINISTIC |
+  q.flags = BS_QUERY_DETERMINISTIC | tp_bits_flag(s) |
             (s->cols != NULL && spec->x_placement == BS_REPLICATED ? (uint32_t)BS_QUERY_X_FULL : 0u);
   q.weight_dtype = s->w_dtype;
   return l->api->op_prepare(l->rank, &q, l->packed, &l->training->fused, err);
@@ -119,6 +121,10 @@ static int32_t build_weights(tp_layer *l, const bs_layer_spec *spec, bs_error *e
   if (rc != BS_OK) return rc;
   if (l->by_row != NULL) return BS_OK; /* fused by the op of its weight: blockshock/by_row_gradient.c */
   if (spreads(l->state->traits, s)) return build_spread(l, spec, err);
+  /* R3: more ranks take their steps by a dW */
+  if (l->state->traits->full_width && s->leaves > 0)
+    return makes_own(spec, 1) ? take(l, t->wide, s->row_count, s->k_own, BS_LIFE_SCRATCH, &t->dw_own, err)
+                              : BS_OK;
   return t->sgd != NULL && !(t->flags & BS_LAYER_MOMENTUM) ? build_fused(l, spec, err) : BS_OK;
 }
 
