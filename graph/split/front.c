@@ -64,6 +64,10 @@ bs_session *gfront_lead(const gfront *f) {
   return f->members[f->first];
 }
 
+bs_session *gfront_member(const gfront *f, uint32_t rank) {
+  return f->members[rank];
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 typedef struct opening {

@@ -10,6 +10,7 @@ int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_optio
 void gfront_close(gfront *front);
 /* Rank 0's member, or that of this process. */
 bs_session *gfront_lead(const gfront *front);
+bs_session *gfront_member(const gfront *front, uint32_t rank); /* NULL: of another process */
 /* Each is the call of graph.h on every member, in one run of the world, or without a run where ranks need not
  * meet. Callbacks are called for the lead alone. */
 int32_t gfront_bind(gfront *front, const bs_dim *const *dims, uint32_t n, bs_error *err);

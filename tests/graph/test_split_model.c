@@ -7,6 +7,7 @@
 
 #include "blockshock/graph.h"
 #include "graph/run/session.h"
+#include "graph/split/front.h"
 #include "graph/split/method.h"
 #include "tests/graph/folder_case.h"
 
@@ -329,6 +330,78 @@ START_TEST(a_wrong_layer_is_found) {
 }
 END_TEST
 
+/* y = x w, z = a + a. One rank has another a: all nodes are right, and z is not that of the other rank. */
+START_TEST(ranks_that_differ_are_found) {
+  static const float w[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7};
+  static float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, a[4] = {1, 2, 3, 4}, other[4] = {1, 2, 3, 5};
+  const bs_tensor_desc of[] = {{.struct_size = sizeof of[0], .dtype = BS_F32, .rank = 2, .dims = {4, 4}},
+                               {.struct_size = sizeof of[0], .dtype = BS_F32, .rank = 2, .dims = {2, 4}},
+                               {.struct_size = sizeof of[0], .dtype = BS_F32, .rank = 1, .dims = {4}}};
+  uint32_t values[3], y = 0, z = 0;
+  bs_session *s = NULL;
+  ok(bs_graph_new(context, &model, &err), "graph");
+  ok(bs_graph_constant(model, "w", &of[0], w, &values[0], &err), "w");
+  ok(bs_graph_input(model, "x", &of[1], NULL, &values[1], &err), "x");
+  ok(bs_graph_input(model, "a", &of[2], NULL, &values[2], &err), "a");
+  const uint32_t product[] = {values[1], values[0]}, sum[] = {values[2], values[2]};
+  ok(bs_graph_op(model, "MatMul", product, 2, NULL, 0, &y, 1, &err), "product");
+  ok(bs_graph_op(model, "Add", sum, 2, NULL, 0, &z, 1, &err), "sum");
+  ok(bs_graph_output(model, "y", y, &err), "y");
+  ok(bs_graph_output(model, "z", z, &err), "z");
+  open_world(2);
+  const bs_session_options options = {
+      .struct_size = (uint32_t)sizeof options, .world = world, .method = "row_parallel"};
+  ok(bs_session_open(context, model, &options, &s, &err), "session");
+  bs_tensor in[] = {{.struct_size = sizeof in[0],
+                     .dtype = BS_F32,
+                     .rank = 2,
+                     .dims = {2, 4},
+                     .strides = {4, 1},
+                     .data = x,
+                     .bytes = sizeof x},
+                    {.struct_size = sizeof in[0],
+                     .dtype = BS_F32,
+                     .rank = 1,
+                     .dims = {4},
+                     .strides = {1},
+                     .data = a,
+                     .bytes = sizeof a}};
+  ok(bs_session_set(s, 0, &in[0], &err), "x");
+  ok(bs_session_set(s, 1, &in[1], &err), "a");
+  ok(bs_session_check(s, NULL, NULL, &err), "equal ranks");
+  in[1].data = other;
+  ok(bs_session_set(gfront_member(s->front, 1), 1, &in[1], &err), "another a");
+  ck_assert_int_eq(bs_session_check(s, NULL, NULL, &err), BS_NUMERIC);
+  ck_assert_str_eq(err.id, "BS-GRAPH-RANKS");
+  bs_session_close(s);
+}
+END_TEST
+
+static uint32_t twice(void *user, uint32_t rank, const bs_coll_call *call) {
+  (void)user;
+  (void)rank;
+  (void)call;
+  return 2;
+}
+
+/* A collective that is made twice gives the same numbers, and not the counters that the method proposed. */
+START_TEST(counters_are_those_of_the_proposals) {
+  static const bs_collective_hook hook = {.before = twice};
+  const bs_world_options options = {
+      .struct_size = (uint32_t)sizeof options, .world_size = 2, .threads_per_rank = 1, .hook = &hook};
+  float logits[WORDS];
+  bs_session *s = NULL;
+  open_model(0);
+  ok(bs_world_create(context, &options, &world, &err), "world");
+  ok(try_session("column_parallel", BS_BITS_RUNS, PROMPT, &s), "session");
+  ok(run(s, tokens, PROMPT, logits), "prompt");
+  ok(bs_session_cache(s, 0, &err), "empty");
+  ck_assert_int_eq(bs_session_check(s, NULL, NULL, &err), BS_NUMERIC);
+  ck_assert_str_eq(err.id, "BS-GRAPH-COUNTERS");
+  bs_session_close(s);
+}
+END_TEST
+
 START_TEST(wrong_options_are_refused) {
   bs_session *s = NULL;
   open_model(0);
@@ -359,6 +432,8 @@ int main(void) {
                             {tokens_keep_their_bits, MODELS * METHODS},
                             {ranks_keep_their_bits, 5 * MODELS},
                             {a_wrong_layer_is_found},
+                            {ranks_that_differ_are_found},
+                            {counters_are_those_of_the_proposals},
                             {wrong_options_are_refused},
                             {0}};
   return run_tests("split_model", rows, (test_setup){.before = before, .after = after});

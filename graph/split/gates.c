@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * gates.c - see gates.h. */
+#include "graph/split/gates.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/base/error.h"
+#include "graph/split/method.h"
+
+ggates_counts ggates_now(const gbinding *b) {
+  return (ggates_counts){.collectives = bs_rank_counter(b->rank->rank, BS_COUNT_COLLECTIVES),
+                         .payload_bytes = bs_rank_counter(b->rank->rank, BS_COUNT_PAYLOAD_BYTES)};
+}
+
+int32_t ggates_counters(const gbinding *b, ggates_counts before, bs_error *err) {
+  const ggates_counts after = ggates_now(b);
+  uint64_t collectives = 0, payload = 0;
+  for (uint32_t i = 0; i < b->n_steps; i++) {
+    bs_proposal p;
+    if (b->steps[i].layer == NULL) continue;
+    const int32_t rc = glayer_propose(b, &b->steps[i], &p, err);
+    if (rc != BS_OK) return rc;
+    collectives += p.n_collectives;
+    for (uint32_t k = 0; k < p.n_collectives; k++) payload += p.coll_payload[k];
+  }
+  if (after.collectives - before.collectives == collectives &&
+      after.payload_bytes - before.payload_bytes == payload)
+    return BS_OK;
+  return bs_error_set(err, BS_NUMERIC, "BS-GRAPH-COUNTERS",
+                      "a run made %" PRIu64 " collectives of %" PRIu64 " bytes, the methods proposed %" PRIu64
+                      " of %" PRIu64,
+                      after.collectives - before.collectives, after.payload_bytes - before.payload_bytes,
+                      collectives, payload);
+}
+
+static uint64_t hash_bytes(uint64_t hash, const unsigned char *data, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) hash = (hash ^ data[i]) * UINT64_C(1099511628211);
+  return hash;
+}
+
+static uint64_t hash_outputs(const gbinding *b) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  for (uint32_t i = 0; i < b->g->n_outputs; i++) {
+    const uint32_t value = b->g->outputs[i].value;
+    hash = hash_bytes(hash, b->tensors[value].data, graph_bytes(&b->g->values[value]));
+  }
+  return hash;
+}
+
+int32_t ggates_outputs(const gbinding *b, bs_error *err) {
+  const grank *r = b->rank;
+  const uint32_t ranks = r->api->world_size(r->rank);
+  const uint64_t mine = hash_outputs(b);
+  const bs_collective gather = {.struct_size = (uint32_t)sizeof gather,
+                                .kind = BS_COLL_ALL_GATHER,
+                                .dtype_in = BS_I64,
+                                .dtype_out = BS_I64,
+                                .rows = 1,
+                                .count = 1,
+                                .site = "split.outputs",
+                                .flags = BS_COLL_CONTROL};
+  uint64_t *all = calloc(ranks, sizeof *all);
+  int32_t rc =
+      all == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check") : BS_OK;
+  if (rc == BS_OK) rc = bs_rank_collective_host(r->rank, &gather, &mine, 1, all, ranks, err);
+  for (uint32_t k = 1; rc == BS_OK && k < ranks; k++)
+    if (all[k] != all[0])
+      rc = bs_error_set(err, BS_NUMERIC, "BS-GRAPH-RANKS",
+                        "the outputs of rank %u have other bits than those of rank 0", k);
+  free(all);
+  return rc;
+}
