@@ -237,7 +237,7 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
       }
       put_knobs(r, &r->b->steps[i]);
       if (!profile && r->b->steps[i].layer == NULL) put_choice(r, n);
-      if (info.method[0] != '\0') put_layer_json(r, &info);
+      if (info.method != NULL && info.method[0] != '\0') put_layer_json(r, &info);
       bs_text_append(&r->t, "}", 1);
       continue;
     }
@@ -251,7 +251,7 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
       bs_text_printf(&r->t, "  %.1f us  %.1f%%", us,
                      total > 0 ? 100.0 * (double)r->b->steps[i].ns / (double)total : 0);
     if (info.reason != NULL && info.reason[0] != '\0') bs_text_printf(&r->t, "  (%s)", info.reason);
-    if (info.method[0] != '\0')
+    if (info.method != NULL && info.method[0] != '\0')
       bs_text_printf(&r->t, "  %s; %u collective%s, payload %" PRIu64 " bytes", info.split,
                      info.n_collectives, info.n_collectives == 1 ? "" : "s", info.payload_bytes);
     bs_text_printf(&r->t, "  # %s\n", info.origin);

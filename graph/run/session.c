@@ -403,8 +403,7 @@ BS_API int32_t bs_session_cache(bs_session *s, int64_t length, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t has_slot(const bs_session *s, const char *function, int64_t slot, bs_error *err) {
-  if (s == NULL) return gargs_null(function, "session", err);
+static int32_t has_slot(const bs_session *s, int64_t slot, bs_error *err) {
   const int64_t slots = s->graph->model->slots;
   if (slot >= 0 && slot < slots) return BS_OK;
   bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SLOT", "there is no slot %lld, the model has %lld",
@@ -414,16 +413,18 @@ static int32_t has_slot(const bs_session *s, const char *function, int64_t slot,
 }
 
 BS_API int32_t bs_session_slot(bs_session *s, int64_t first, bs_error *err) {
-  if (s != NULL && s->front != NULL) return gfront_slot(s->front, first, err);
-  const int32_t rc = has_slot(s, "bs_session_slot", first, err);
+  if (s == NULL) return gargs_null("bs_session_slot", "session", err);
+  if (s->front != NULL) return gfront_slot(s->front, first, err);
+  const int32_t rc = has_slot(s, first, err);
   if (rc == BS_OK) s->slot = first;
   return rc;
 }
 
 BS_API int32_t bs_session_slot_copy(bs_session *s, int64_t from, int64_t to, int64_t tokens, bs_error *err) {
-  if (s != NULL && s->front != NULL) return gfront_slot_copy(s->front, from, to, tokens, err);
-  int32_t rc = has_slot(s, "bs_session_slot_copy", from, err);
-  if (rc == BS_OK) rc = has_slot(s, "bs_session_slot_copy", to, err);
+  if (s == NULL) return gargs_null("bs_session_slot_copy", "session", err);
+  if (s->front != NULL) return gfront_slot_copy(s->front, from, to, tokens, err);
+  int32_t rc = has_slot(s, from, err);
+  if (rc == BS_OK) rc = has_slot(s, to, err);
   if (rc == BS_OK && (tokens < 0 || tokens > s->graph->model->cache_tokens))
     rc = bs_error_set(err, BS_OVERFLOW, "BS-GRAPH-CACHE", "a slot holds %lld tokens, not %lld",
                       (long long)s->graph->model->cache_tokens, (long long)tokens);
