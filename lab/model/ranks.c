@@ -3,6 +3,14 @@
 #include "core/base/error.h"
 #include "lab/model/model.h"
 
+/* Rows of the longest part of a prompt (generate.h): layers are then built once, whatever is bound first. */
+static int64_t most_rows(const bs_graph *g) {
+  enum { PROMPT = 512 };
+  bs_graph_info info = {.struct_size = sizeof info};
+  if (bs_graph_info_get(g, &info, NULL) != BS_OK) return 0;
+  return info.cache_tokens < PROMPT ? info.cache_tokens : PROMPT; /* 0: it has no cache */
+}
+
 bs_session_options bs_model_session_options(const bs_model_request *r, const bs_model *m) {
   bs_session_options o = {.struct_size = sizeof o,
                           .dims = m->dim_pointers,
@@ -23,6 +31,7 @@ bs_session_options bs_model_session_options(const bs_model_request *r, const bs_
     o.method_keys = k->keys;
     o.method_values = k->values;
     o.n_method_options = k->n_options;
+    o.tokens = most_rows(m->graph);
     o.mask = k->has_mask ? &k->mask : NULL;
     return o;
   }
