@@ -60,9 +60,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   if (rc == BS_OK)
     rc = bs_method_propose(rank->context, l->arm->name, &l->spec, rank->api->rank(rank->rank),
                            core->method->world_size, &proposal, err);
-  if (rc == BS_OK)
-    rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY",
-                        "a layer of the model", err);
+  if (rc == BS_OK) rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY", "a layer of the model", err);
   if (rc != BS_OK) return rc;
   if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
   if (core->n_calls > 0) bs_rank_lend_calls(rank->rank, core->calls[core->n_calls - 1], core->calls_bytes);
@@ -111,15 +109,24 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
   return BS_OK;
 }
 
-/* The layer of these elements; NULL: there is none. */
-static glayer *find(const gcore *core, const glayer *key) {
+/* The layer of these elements, which lie alike on the ranks; NULL: there is none. One weight may be the F of
+ * regions whose parts differ. */
+static glayer *find(const gcore *core, const glayer *key, const gnode_split *split) {
   for (uint32_t i = 0; i < core->n_layers; i++) {
     glayer *l = core->layers[i];
     if (gweight_same(&l->weight, &key->weight) && gweight_same(&l->bias, &key->bias) &&
-        same_spec(&l->spec, &key->spec))
+        same_spec(&l->spec, &key->spec) && bs_order_same(&l->rows, &split->rows) &&
+        bs_order_same(&l->columns, &split->columns))
       return l;
   }
   return NULL;
+}
+
+static void layer_free(glayer *l) {
+  bs_layer_free(l->layer);
+  bs_order_free(&l->rows);
+  bs_order_free(&l->columns);
+  free(l);
 }
 
 int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, glayer **out_layer,
@@ -133,7 +140,7 @@ int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, gla
   int32_t rc = gmethod_spec(core->method, g, n, split->role, split->bias, &key.arm, &key.spec, err);
   if (rc != BS_OK) return rc;
   if (key.spec.B < core->method->tokens) key.spec.B = core->method->tokens;
-  glayer *l = find(core, &key);
+  glayer *l = find(core, &key, split);
   *out_layer = l;
   if (l != NULL && l->spec.B >= key.spec.B) return BS_OK;
   if (l != NULL) {
@@ -150,9 +157,11 @@ int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, gla
     return no_memory(err);
   }
   *l = key;
-  rc = build(core, rank, g, n, l, err);
+  rc = bs_order_copy(&split->rows, &l->rows, err);
+  if (rc == BS_OK) rc = bs_order_copy(&split->columns, &l->columns, err);
+  if (rc == BS_OK) rc = build(core, rank, g, n, l, err);
   if (rc != BS_OK) {
-    free(l);
+    layer_free(l);
     return rc;
   }
   core->layers[core->n_layers++] = l;
@@ -204,10 +213,7 @@ int32_t glayer_run(const glayer *l, bs_tensor *const *args, bs_error *err) {
 }
 
 void glayer_free_all(gcore *core) {
-  for (uint32_t i = 0; i < core->n_layers; i++) {
-    bs_layer_free(core->layers[i]->layer);
-    free(core->layers[i]);
-  }
+  for (uint32_t i = 0; i < core->n_layers; i++) layer_free(core->layers[i]);
   for (uint32_t i = 0; i < core->n_calls; i++) free(core->calls[i]);
   free(core->calls);
   free(core->layers);

@@ -39,8 +39,9 @@ typedef struct gmethod {
 
 /* A layer of a session's rank. */
 typedef struct glayer {
-  gweight weight, bias; /* bias.rows 0: none */
-  bs_layer_spec spec;   /* B: the rows that it was built for */
+  gweight weight, bias;   /* bias.rows 0: none */
+  bs_layer_spec spec;     /* B: the rows that it was built for */
+  bs_order rows, columns; /* of the weight, as ranks hold them */
   const gmethod_arm *arm;
   bs_layer *layer;
   uint64_t bytes; /* of the weights that the rank owns */
@@ -69,7 +70,8 @@ int32_t gmethod_columns(gmethod *method, bs_rank *rank, const bs_layer_spec *spe
  * BS_UNSUPPORTED (BS-GRAPH-SPLIT): the methods take no product, and why the first one is refused. */
 int32_t gmethod_mark(gmethod *method, grank *rank, graph *g, bs_error *err);
 
-/* Memory for one call of any layer of the graph, which all of them share. The rank is entered, the core locked. */
+/* Memory for one call of any layer of the graph, which all of them share. The rank is entered, the core
+ * locked. */
 int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err);
 /* The layer of a marked product: found among those of the core, or built; built again where the product has
  * more rows than it was built for. The rank is entered, the core locked. Every rank calls it. */
