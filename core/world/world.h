@@ -106,8 +106,9 @@ struct bs_rank {
   uint64_t scratch_bytes;
   void *lent;        /* an executor's, in place of it; NULL: none */
   uint32_t required; /* flags of every query (bs_rank_require) */
+  uint32_t alone;    /* bs_rank_set_alone */
   bs_calls calls;
-  pthread_t thread;   /* the rank's own */
+  pthread_t thread;    /* the rank's own */
   bs_error sticky;     /* a misuse without a way to return it; ends the run */
   bs_rank_note *notes; /* rank_data.c: pointers that users keep here, by key */
 };

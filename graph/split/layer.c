@@ -70,6 +70,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   bs_rank_require(rank->rank, 0);
   if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
   if (rc != BS_OK) {
+    bs_rank_set_alone(rank->rank);
     bs_layer_free(made);
     return rc;
   }
@@ -78,6 +79,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   gweight_drop(&l->weight, NULL);
   bs_layer_free(l->layer);
   l->layer = made;
+  l->rank = rank->rank;
   l->bytes = bytes;
   return BS_OK;
 }
@@ -91,7 +93,10 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
     if (split == NULL) continue;
     const int32_t rc = gmethod_propose(rank->context, core->method, g, n, split->role, split->bias,
                                        rank->api->rank(rank->rank), &proposal, err);
-    if (rc != BS_OK) return rc;
+    if (rc != BS_OK) {
+      bs_rank_set_alone(rank->rank);
+      return rc;
+    }
     if (proposal.workspace_bytes > most) most = proposal.workspace_bytes;
   }
   if (most == 0 || most + BS_CALLS_EDGES <= core->calls_bytes) return BS_OK;
@@ -209,7 +214,9 @@ int32_t glayer_gather(grank *r, const bs_tensor *x, bs_tensor *out, bs_error *er
 }
 
 int32_t glayer_run(const glayer *l, bs_tensor *const *args, bs_error *err) {
-  return bs_layer_forward(l->layer, args[0], args[3], NULL, err);
+  const int32_t rc = bs_layer_forward(l->layer, args[0], args[3], NULL, err);
+  if (rc != BS_OK) bs_rank_set_alone(l->rank);
+  return rc;
 }
 
 void glayer_free_all(gcore *core) {

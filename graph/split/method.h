@@ -44,6 +44,7 @@ typedef struct glayer {
   bs_order rows, columns; /* of the weight, as ranks hold them */
   const gmethod_arm *arm;
   bs_layer *layer;
+  bs_rank *rank;  /* that has it */
   uint64_t bytes; /* of the weights that the rank owns */
 } glayer;
 
