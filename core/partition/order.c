@@ -75,6 +75,18 @@ int64_t bs_order_at(const bs_order *o, int64_t at) {
   return run->from + at - run->at;
 }
 
+int bs_order_same(const bs_order *a, const bs_order *b) {
+  return a->n == b->n && (a->n == 0 || memcmp(a->runs, b->runs, a->n * sizeof *a->runs) == 0);
+}
+
+int32_t bs_order_copy(const bs_order *o, bs_order *out, bs_error *err) {
+  int32_t rc = BS_OK;
+  memset(out, 0, sizeof *out);
+  for (uint32_t i = 0; i < o->n && rc == BS_OK; i++)
+    rc = bs_order_add(out, o->runs[i].from, o->runs[i].count, err);
+  return rc;
+}
+
 void bs_order_free(bs_order *o) {
   free(o->runs);
   memset(o, 0, sizeof *o);

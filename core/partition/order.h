@@ -24,6 +24,10 @@ BS_API int32_t bs_order_check(const bs_order *order, int64_t total, bs_error *er
 BS_API int bs_order_is_plain(const bs_order *order);
 /* The row at a position, 0 <= at < total. */
 BS_API int64_t bs_order_at(const bs_order *order, int64_t at);
+/* 1: they move the same rows to the same positions. */
+BS_API int bs_order_same(const bs_order *a, const bs_order *b);
+/* *out_order is the caller's (bs_order_free), on errors too. BS_NO_MEMORY. */
+BS_API int32_t bs_order_copy(const bs_order *order, bs_order *out_order, bs_error *err);
 BS_API void bs_order_free(bs_order *order);
 
 /* A view and what its read needs: `source` is handed out. The inner source and the orders outlive it. It

@@ -112,6 +112,14 @@ void bs_rank_require(bs_rank *rank, uint32_t query_flags) {
   rank->required = query_flags;
 }
 
+void bs_rank_set_alone(bs_rank *rank) {
+  rank->alone = 1;
+}
+
+int bs_rank_is_alone(const bs_rank *rank) {
+  return rank->alone != 0;
+}
+
 bs_world *bs_rank_world(const bs_rank *rank) {
   return rank->world;
 }

@@ -25,6 +25,10 @@ BS_API uint64_t bs_rank_scratch_bytes(const bs_rank *rank);
 /* All that is asked of the rank's ops from now on, methods' queries included, has these flags
  * (enum bs_query_flags) too. 0: none. */
 BS_API void bs_rank_require(bs_rank *rank, uint32_t query_flags);
+/* From here on the rank may not do what the other ranks do: something failed that they need not see. Its run
+ * of rank_main must return an error, which wakes them. 1 by bs_rank_is_alone, for the rest of its life. */
+BS_API void bs_rank_set_alone(bs_rank *rank);
+BS_API int bs_rank_is_alone(const bs_rank *rank);
 /* The world of a rank, and the name of its backend. */
 BS_API bs_world *bs_rank_world(const bs_rank *rank);
 BS_API const char *bs_rank_backend(const bs_rank *rank);

@@ -106,6 +106,7 @@ struct bs_rank {
   uint64_t scratch_bytes;
   void *lent;        /* an executor's, in place of it; NULL: none */
   uint32_t required; /* flags of every query (bs_rank_require) */
+  uint32_t alone;    /* bs_rank_set_alone */
   bs_calls calls;
   pthread_t thread;    /* the rank's own */
   bs_error sticky;     /* a misuse without a way to return it; ends the run */

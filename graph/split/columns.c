@@ -6,6 +6,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/world/executor.h"
 #include "graph/ir/arena.h"
 #include "graph/split/method.h"
 
@@ -31,7 +32,6 @@ static int32_t refuse(const gmethod *m, bs_error *err) {
                       m->arms[m->n_arms - 1].name);
 }
 
-/* A rank that has no such columns tells the others so: they have to agree. */
 static int32_t take_owned(bs_layer *layer, uint32_t *mine, int64_t share, bs_error *err) {
   bs_ownership own;
   const int32_t rc = bs_layer_owns(layer, &own, err);
@@ -46,6 +46,8 @@ static int32_t take_owned(bs_layer *layer, uint32_t *mine, int64_t share, bs_err
   return BS_OK;
 }
 
+/* A rank that has no such columns, or whose method refuses the layer, tells the others so: they have to
+ * agree. Any other error is of this rank alone. */
 static int32_t ask_method(const gmethod *m, bs_rank *rank, const bs_layer_spec *asked, uint32_t *mine,
                           int64_t share, bs_error *err) {
   const gmethod_arm *arm = &m->arms[m->n_arms - 1];
@@ -63,7 +65,10 @@ static int32_t ask_method(const gmethod *m, bs_rank *rank, const bs_layer_spec *
   int32_t rc = bs_layer_build(rank, arm->name, &spec, &zeros, NULL, &layer, err);
   if (rc == BS_OK) rc = take_owned(layer, mine, share, err);
   bs_layer_free(layer);
-  return rc;
+  if (rc != BS_OK && rc != BS_UNSUPPORTED) bs_rank_set_alone(rank);
+  if (rc != BS_UNSUPPORTED) return rc;
+  for (int64_t i = 0; i < share; i++) mine[i] = UINT32_MAX;
+  return BS_OK;
 }
 
 /* Every column is someone's. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * front.c - a session over a world. It has a member on each rank of this process, and each call that computes
  * is one run of the world. A member's error that all ranks meet alike, before they wait for one another,
- * leaves the world as it was; any other one ends it. */
+ * leaves the world as it was; any other one ends it, an error of a layer too: the other ranks may not have
+ * it, and wait for this rank. */
 #include "graph/split/front.h"
 
 #include <stdlib.h>
 
 #include "core/base/error.h"
+#include "core/world/executor.h"
 
 struct gfront {
   bs_world *world;
@@ -40,7 +42,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_error *mine = &f->errors[index];
   *mine = (bs_error)BS_ERROR_INIT;
   f->codes[index] = c->call(f, index, c->arg, mine);
-  if (f->codes[index] == BS_OK || is_common(f->codes[index])) return BS_OK;
+  if (f->codes[index] == BS_OK || (is_common(f->codes[index]) && !bs_rank_is_alone(rank))) return BS_OK;
   if (err != NULL) *err = *mine;
   return f->codes[index];
 }

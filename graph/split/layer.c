@@ -70,6 +70,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   bs_rank_require(rank->rank, 0);
   if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
   if (rc != BS_OK) {
+    bs_rank_set_alone(rank->rank);
     bs_layer_free(made);
     return rc;
   }
@@ -78,6 +79,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   gweight_drop(&l->weight, NULL);
   bs_layer_free(l->layer);
   l->layer = made;
+  l->rank = rank->rank;
   l->bytes = bytes;
   return BS_OK;
 }
@@ -91,7 +93,10 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
     if (split == NULL) continue;
     const int32_t rc = gmethod_propose(rank->context, core->method, g, n, split->role, split->bias,
                                        rank->api->rank(rank->rank), &proposal, err);
-    if (rc != BS_OK) return rc;
+    if (rc != BS_OK) {
+      bs_rank_set_alone(rank->rank);
+      return rc;
+    }
     if (proposal.workspace_bytes > most) most = proposal.workspace_bytes;
   }
   if (most == 0 || most + BS_CALLS_EDGES <= core->calls_bytes) return BS_OK;
@@ -109,15 +114,24 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
   return BS_OK;
 }
 
-/* The layer of these elements; NULL: there is none. */
-static glayer *find(const gcore *core, const glayer *key) {
+/* The layer of these elements, which lie alike on the ranks; NULL: there is none. One weight may be the F of
+ * regions whose parts differ. */
+static glayer *find(const gcore *core, const glayer *key, const gnode_split *split) {
   for (uint32_t i = 0; i < core->n_layers; i++) {
     glayer *l = core->layers[i];
     if (gweight_same(&l->weight, &key->weight) && gweight_same(&l->bias, &key->bias) &&
-        same_spec(&l->spec, &key->spec))
+        same_spec(&l->spec, &key->spec) && bs_order_same(&l->rows, &split->rows) &&
+        bs_order_same(&l->columns, &split->columns))
       return l;
   }
   return NULL;
+}
+
+static void layer_free(glayer *l) {
+  bs_layer_free(l->layer);
+  bs_order_free(&l->rows);
+  bs_order_free(&l->columns);
+  free(l);
 }
 
 int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, glayer **out_layer,
@@ -131,7 +145,7 @@ int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, gla
   int32_t rc = gmethod_spec(core->method, g, n, split->role, split->bias, &key.arm, &key.spec, err);
   if (rc != BS_OK) return rc;
   if (key.spec.B < core->method->tokens) key.spec.B = core->method->tokens;
-  glayer *l = find(core, &key);
+  glayer *l = find(core, &key, split);
   *out_layer = l;
   if (l != NULL && l->spec.B >= key.spec.B) return BS_OK;
   if (l != NULL) {
@@ -148,9 +162,11 @@ int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, gla
     return no_memory(err);
   }
   *l = key;
-  rc = build(core, rank, g, n, l, err);
+  rc = bs_order_copy(&split->rows, &l->rows, err);
+  if (rc == BS_OK) rc = bs_order_copy(&split->columns, &l->columns, err);
+  if (rc == BS_OK) rc = build(core, rank, g, n, l, err);
   if (rc != BS_OK) {
-    free(l);
+    layer_free(l);
     return rc;
   }
   core->layers[core->n_layers++] = l;
@@ -198,14 +214,13 @@ int32_t glayer_gather(grank *r, const bs_tensor *x, bs_tensor *out, bs_error *er
 }
 
 int32_t glayer_run(const glayer *l, bs_tensor *const *args, bs_error *err) {
-  return bs_layer_forward(l->layer, args[0], args[3], NULL, err);
+  const int32_t rc = bs_layer_forward(l->layer, args[0], args[3], NULL, err);
+  if (rc != BS_OK) bs_rank_set_alone(l->rank);
+  return rc;
 }
 
 void glayer_free_all(gcore *core) {
-  for (uint32_t i = 0; i < core->n_layers; i++) {
-    bs_layer_free(core->layers[i]->layer);
-    free(core->layers[i]);
-  }
+  for (uint32_t i = 0; i < core->n_layers; i++) layer_free(core->layers[i]);
   for (uint32_t i = 0; i < core->n_calls; i++) free(core->calls[i]);
   free(core->calls);
   free(core->layers);

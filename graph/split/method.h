@@ -39,10 +39,12 @@ typedef struct gmethod {
 
 /* A layer of a session's rank. */
 typedef struct glayer {
-  gweight weight, bias; /* bias.rows 0: none */
-  bs_layer_spec spec;   /* B: the rows that it was built for */
+  gweight weight, bias;   /* bias.rows 0: none */
+  bs_layer_spec spec;     /* B: the rows that it was built for */
+  bs_order rows, columns; /* of the weight, as ranks hold them */
   const gmethod_arm *arm;
   bs_layer *layer;
+  bs_rank *rank;  /* that has it */
   uint64_t bytes; /* of the weights that the rank owns */
 } glayer;
 

@@ -106,6 +106,11 @@ static int64_t unit_from(int64_t at, int64_t n, const uint32_t *units, int64_t n
   return first % each == 0 ? first / each : -1;
 }
 
+static int32_t refuse_units(int64_t n, uint32_t n_units, bs_error *err) {
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-SPLIT-UNITS",
+                      "%" PRId64 " units of a product do not follow %u units in another order", n, n_units);
+}
+
 static int32_t add_part(const gsplit_part *p, uint32_t ranks, uint32_t rank, const uint32_t *units,
                         uint32_t n_units, bs_order *out, bs_error *err) {
   const int64_t n = p->units / ranks;
@@ -113,15 +118,13 @@ static int32_t add_part(const gsplit_part *p, uint32_t ranks, uint32_t rank, con
   if (units == NULL) return bs_order_add(out, p->begin + rank * n * p->width, n * p->width, err);
   for (int64_t i = rank * n; i < (rank + 1) * n && rc == BS_OK; i++) {
     const int64_t from = unit_from(i, p->units, units, n_units);
-    if (from < 0)
-      return bs_error_set(err, BS_UNSUPPORTED, "BS-SPLIT-UNITS",
-                          "%" PRId64 " units of a product do not follow %u units in another order", p->units,
-                          n_units);
+    if (from < 0) return refuse_units(p->units, n_units, err);
     rc = bs_order_add(out, p->begin + from * p->width, p->width, err);
   }
   return rc;
 }
 
+/* Every value of a region gets the order, not F's output alone: groups of another value stay together too. */
 static int32_t check_units(const gsplit *s, uint32_t region, const uint32_t *units, uint32_t n_units,
                            bs_error *err) {
   if (units == NULL) return BS_OK;
@@ -130,6 +133,12 @@ static int32_t check_units(const gsplit *s, uint32_t region, const uint32_t *uni
     if (s->cuts[i].region == region)
       return bs_error_set(err, BS_UNSUPPORTED, "BS-SPLIT-UNITS",
                           "a value between the two products is cut by place, so that units keep their order");
+  for (uint32_t i = 0; i < s->n_roots; i++)
+    for (uint32_t k = 0; s->roots[i].region == region && k < s->roots[i].n_parts; k++) {
+      const int64_t n = s->roots[i].parts[k].units;
+      for (int64_t at = 0; at < n; at++)
+        if (unit_from(at, n, units, n_units) < 0) return refuse_units(n, n_units, err);
+    }
   return BS_OK;
 }
 

@@ -402,6 +402,29 @@ START_TEST(counters_are_those_of_the_proposals) {
 }
 END_TEST
 
+/* A layer that refuses its forward on one rank alone ends the run of all: nobody waits for a deadline. */
+START_TEST(an_error_of_one_rank_ends_the_run) {
+  float logits[WORDS];
+  bs_session *s = NULL;
+  open_model(0);
+  open_world(2);
+  ok(try_session(_i == 0 ? "row_parallel" : "column_parallel+row_parallel", BS_BITS_RUNS, PROMPT, &s),
+     "session");
+  ok(run(s, tokens, PROMPT, logits), "prompt");
+  gcore *core = gsession_lead(s)->core;
+  glayer *first = core->layers[0];
+  bs_layer *mine = first->layer;
+  first->layer = core->layers[3]->layer; /* of the MLP: its x is wider */
+  ck_assert_int_eq(run(s, tokens, PROMPT, logits), BS_INVALID_ARGUMENT);
+  ck_assert_msg(strstr(err.message, "the layer wants") != NULL, "%s", err.message);
+  ck_assert_int_eq(err.rank, 0);
+  first->layer = mine;
+  ck_assert_int_ne(bs_session_run(s, &err), BS_OK);
+  ck_assert_str_eq(err.id, "BS-WORLD-FAILED");
+  bs_session_close(s);
+}
+END_TEST
+
 START_TEST(wrong_options_are_refused) {
   bs_session *s = NULL;
   open_model(0);
@@ -434,6 +457,7 @@ int main(void) {
                             {a_wrong_layer_is_found},
                             {ranks_that_differ_are_found},
                             {counters_are_those_of_the_proposals},
+                            {an_error_of_one_rank_ends_the_run, 2},
                             {wrong_options_are_refused},
                             {0}};
   return run_tests("split_model", rows, (test_setup){.before = before, .after = after});
