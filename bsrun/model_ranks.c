@@ -52,6 +52,11 @@ static int32_t find_methods(bs_context *context, const char *text, const bs_meth
   const char *plus = strchr(text, '+');
   char first[64];
   void *state;
+  if (plus != NULL && (plus == text || plus[1] == '\0' || strchr(plus + 1, '+') != NULL)) {
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--method '%.80s' is neither a method nor two as F+S", text);
+    bs_error_hint(err, "for example column_parallel+row_parallel");
+    return BS_USAGE;
+  }
   snprintf(first, sizeof first, "%.*s", plus != NULL ? (int)(plus - text) : 63, text);
   *out_n = plus != NULL ? 2 : 1;
   const int32_t rc = bs_find_method(context, first, &out_methods[0], &state, err);

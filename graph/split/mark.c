@@ -312,6 +312,8 @@ static int32_t mark_all(const marking *k, bs_error *err) {
   for (uint32_t id = k->g->first, next; id != GNONE && rc == BS_OK; id = next) {
     next = k->g->nodes[id].next;
     if (!graph_is_product(k->g->nodes[id].op)) continue;
+    if (graph_count(&k->g->values[k->g->nodes[id].out[0]]) == 0)
+      return BS_OK; /* there is nothing to compute */
     bs_error why = BS_ERROR_INIT;
     rc = mark_alone(k, id, &layers, &why, err);
     if (why.code != BS_OK && first.code == BS_OK) first = why;

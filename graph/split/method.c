@@ -74,10 +74,31 @@ static int32_t open_arm(bs_context *context, gmethod *m, const char *name, size_
   return bs_find_method(context, arm->name, &arm->method, &state, err);
 }
 
+/* A mask that no method looks at would have no effect. One method that has masks says what it thinks of it. */
+static int32_t check_mask(const gmethod *m, bs_error *err) {
+  uint64_t kinds = 0;
+  for (uint32_t k = 0; k < m->n_arms; k++) kinds |= m->arms[k].method->mask_kinds;
+  if (m->mask == NULL || kinds >> m->mask->kind & 1u || (m->n_arms == 1 && kinds != 0)) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-GRAPH-MASK", "%s splits without the mask %s", m->text,
+               m->mask->name != NULL ? m->mask->name : "that is given");
+  bs_error_hint(err, "leave the mask out, or use a method that has it, such as blockshock");
+  return BS_CONFIG;
+}
+
+static int32_t check_text(const char *text, bs_error *err) {
+  const char *plus = strchr(text, '+');
+  if (plus == NULL || (plus != text && plus[1] != '\0' && strchr(plus + 1, '+') == NULL)) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-GRAPH-SPLIT", "'%.80s' is neither a method nor two as F+S", text);
+  bs_error_hint(err, "for example column_parallel+row_parallel");
+  return BS_CONFIG;
+}
+
 int32_t gmethod_make(bs_context *context, const bs_session_options *o, uint32_t world_size,
                      gmethod **out_method, bs_error *err) {
   *out_method = NULL;
   if (o->method == NULL) return BS_OK;
+  const int32_t wrong = check_text(o->method, err);
+  if (wrong != BS_OK) return wrong;
   gmethod *m = calloc(1, sizeof *m);
   if (m == NULL) return no_memory(err);
   const char *plus = strchr(o->method, '+');
@@ -91,6 +112,7 @@ int32_t gmethod_make(bs_context *context, const bs_session_options *o, uint32_t 
                   o->n_method_options, err);
   if (rc == BS_OK && plus != NULL)
     rc = open_arm(context, m, plus + 1, strlen(plus + 1), o->n_method_options, err);
+  if (rc == BS_OK) rc = check_mask(m, err);
   if (rc == BS_OK) rc = copy_options(m, o, err);
   if (rc == BS_OK) rc = add_repro(m, o->tokenwise, err);
   if (rc != BS_OK) {
@@ -134,7 +156,6 @@ int32_t gmethod_spec(const gmethod *m, const graph *g, const gnode *n, uint32_t 
   const gvalue *w = &g->values[n->weight];
   const gmethod_arm *arm = &m->arms[(role == GNODE_S || role == GNODE_S_WHOLE) && m->n_arms > 1];
   const uint64_t kinds = arm->method->mask_kinds;
-  const int masked = m->mask != NULL && kinds >> m->mask->kind & 1u;
   *out_arm = arm;
   *out = (bs_layer_spec){.struct_size = (uint32_t)sizeof *out,
                          .has_bias = bias != GNONE,
@@ -148,7 +169,7 @@ int32_t gmethod_spec(const gmethod *m, const graph *g, const gnode *n, uint32_t 
                          .activation = n->activation,
                          .x_placement = role == GNODE_S ? BS_SPLIT : BS_REPLICATED,
                          .y_placement = role == GNODE_F ? BS_SPLIT : BS_REPLICATED,
-                         .mask = masked || kinds != 0 ? m->mask : NULL,
+                         .mask = kinds != 0 ? m->mask : NULL,
                          .n_options = arm->n_options,
                          .option_keys = (const char *const *)arm->keys,
                          .option_values = (const char *const *)arm->values};
