@@ -74,7 +74,8 @@ static int32_t open_arm(bs_context *context, gmethod *m, const char *name, size_
   return bs_find_method(context, arm->name, &arm->method, &state, err);
 }
 
-/* A mask that no method looks at would have no effect. One method that has masks says what it thinks of it. */
+/* A mask that no method looks at would have no effect. One method that has masks says what it thinks of it.
+ */
 static int32_t check_mask(const gmethod *m, bs_error *err) {
   uint64_t kinds = 0;
   for (uint32_t k = 0; k < m->n_arms; k++) kinds |= m->arms[k].method->mask_kinds;
