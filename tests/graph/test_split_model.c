@@ -347,7 +347,7 @@ START_TEST(a_wrong_layer_is_found) {
 }
 END_TEST
 
-/* A layer that refuses its forward on one rank alone ends the run of all: nobody waits for a deadline. */
+/* A layer that refuses its forward on one rank alone ends the run of all: no rank waits for a deadline. */
 START_TEST(an_error_of_one_rank_ends_the_run) {
   float logits[WORDS];
   bs_session *s = NULL;
