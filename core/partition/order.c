@@ -80,11 +80,14 @@ int bs_order_same(const bs_order *a, const bs_order *b) {
 }
 
 int32_t bs_order_copy(const bs_order *o, bs_order *out, bs_error *err) {
-  int32_t rc = BS_OK;
   memset(out, 0, sizeof *out);
-  for (uint32_t i = 0; i < o->n && rc == BS_OK; i++)
-    rc = bs_order_add(out, o->runs[i].from, o->runs[i].count, err);
-  return rc;
+  if (o->n == 0) return BS_OK;
+  out->runs = malloc(o->n * sizeof *out->runs);
+  if (out->runs == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-ORDER-MEMORY", "no memory for an order");
+  memcpy(out->runs, o->runs, o->n * sizeof *out->runs);
+  out->n = out->cap = o->n;
+  out->total = o->total;
+  return BS_OK;
 }
 
 void bs_order_free(bs_order *o) {

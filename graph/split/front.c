@@ -47,15 +47,17 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   return f->codes[index];
 }
 
-/* The call on every rank. The error is the first rank's that has one. */
+/* The call on every rank. The error is the first rank's that has one; it names no rank where all have it. */
 static int32_t run_all(gfront *f, member_call call, void *arg, bs_error *err) {
   calling c = {.front = f, .call = call, .arg = arg};
   for (uint32_t r = 0; r < f->size; r++) f->codes[r] = BS_OK;
   const int32_t rc = bs_world_run(f->world, rank_main, &c, err);
   if (rc != BS_OK) return rc;
+  int all = 1;
+  for (uint32_t r = 0; r < f->size; r++) all &= f->codes[r] == f->codes[0];
   for (uint32_t r = 0; r < f->size; r++) {
     if (f->codes[r] == BS_OK) continue;
-    f->errors[r].rank = (int32_t)r;
+    if (!all) f->errors[r].rank = (int32_t)r;
     if (err != NULL) *err = f->errors[r];
     return f->codes[r];
   }

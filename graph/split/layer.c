@@ -31,14 +31,46 @@ static bs_source source_of(gweight *weight) {
                      .read = gweight_read};
 }
 
-/* Bytes of the weights that the rank owns. */
-static int32_t owned_bytes(glayer *l, bs_layer *layer, uint64_t *out_bytes, bs_error *err) {
+/* The column of the weight, as the method has it, that the rank holds at place `at`. */
+static int64_t owned_column(const bs_partition *columns, int64_t at) {
+  return columns == NULL                            ? at
+         : columns->kind == BS_PARTITION_CONTIGUOUS ? columns->begin + at
+                                                    : columns->columns[at];
+}
+
+/* The graph of a rank was cut for the r-th part of the rows of F, or for the columns that S gave its probe.
+ */
+static int owns_part(const bs_ownership *own, const bs_layer_spec *spec, const gnode_split *split,
+                     int64_t rank, int64_t ranks) {
+  const int64_t columns = own->columns != NULL ? own->columns->count : spec->K, share = spec->K / ranks;
+  if (split->role == GNODE_ALONE) return 1;
+  if (split->role == GNODE_F)
+    return columns == spec->K && own->row_count == spec->N / ranks && own->row_begin == rank * own->row_count;
+  int same = own->row_count == spec->N && own->kept == NULL && columns == share;
+  for (int64_t i = 0; i < share && same; i++) {
+    const int64_t at = owned_column(own->columns, i), place = rank * share + i;
+    same = split->columns.n > 0 ? bs_order_at(&split->columns, at) == place
+           : split->held.n > 0  ? bs_order_at(&split->held, place) == at
+                                : at == place;
+  }
+  return same;
+}
+
+/* What the rank owns is what its graph was cut for; bytes of these weights. */
+static int32_t take_owned(const glayer *l, bs_layer *layer, const gnode_split *split, grank *rank,
+                          uint64_t *out_bytes, bs_error *err) {
   bs_ownership own;
   const int32_t rc = bs_layer_owns(layer, &own, err);
   if (rc != BS_OK) return rc;
   const int64_t columns = own.columns != NULL ? own.columns->count : l->spec.K;
   *out_bytes = (uint64_t)own.row_count * (uint64_t)columns * BS_DTYPE_BYTES(l->spec.w_dtype);
-  return BS_OK;
+  const uint32_t ranks = rank->api->world_size(rank->rank);
+  if (ranks == 1 || owns_part(&own, &l->spec, split, rank->api->rank(rank->rank), ranks)) return BS_OK;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT",
+               "method %.60s owns other %s of a weight than a pair of methods gives this rank", l->arm->name,
+               split->role == GNODE_F ? "rows" : "columns");
+  bs_error_hint(err, "--method %.60s without a plus serves each product alone", l->arm->name);
+  return BS_UNSUPPORTED;
 }
 
 /* Builds the layer; one that it replaces is freed when the new one is there. F has the rows of its weight in
@@ -68,7 +100,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
                       split->bias != GNONE ? &bias.source : NULL, &made, err);
   bs_rank_lend_calls(rank->rank, NULL, 0);
   bs_rank_require(rank->rank, 0);
-  if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
+  if (rc == BS_OK) rc = take_owned(l, made, split, rank, &bytes, err);
   if (rc != BS_OK) {
     bs_rank_set_alone(rank->rank);
     bs_layer_free(made);
@@ -151,6 +183,8 @@ int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *n, gla
   if (l != NULL) {
     const int64_t before = l->spec.B;
     l->spec.B = key.spec.B;
+    l->weight = key.weight; /* the graph of the earlier one may be gone, with constants of its own */
+    l->bias = key.bias;
     rc = build(core, rank, g, n, l, err);
     if (rc != BS_OK) l->spec.B = before;
     core->layers_again += rc == BS_OK;

@@ -256,6 +256,55 @@ START_TEST(more_rows_build_layers_again) {
 }
 END_TEST
 
+/* The biases of Q, K and V are one constant of each plan's graph. A layer that is built again reads that of
+ * the new plan: the old plan may be gone. */
+START_TEST(joined_biases_outlive_a_plan) {
+  static const entry config[] = {{"model_type", "\"qwen2\""}, {0}};
+  static const entry weights[] = {{"model.embed_tokens.weight", "5,16"},
+                                  {L "input_layernorm.weight", "16"},
+                                  {L "self_attn.q_proj.weight", "16,16"},
+                                  {L "self_attn.k_proj.weight", "8,16"},
+                                  {L "self_attn.v_proj.weight", "8,16"},
+                                  {L "self_attn.q_proj.bias", "16"},
+                                  {L "self_attn.k_proj.bias", "8"},
+                                  {L "self_attn.v_proj.bias", "8"},
+                                  {L "self_attn.o_proj.weight", "16,16"},
+                                  {L "post_attention_layernorm.weight", "16"},
+                                  {L "mlp.gate_proj.weight", "12,16"},
+                                  {L "mlp.up_proj.weight", "12,16"},
+                                  {L "mlp.down_proj.weight", "16,12"},
+                                  {"model.norm.weight", "16"},
+                                  {"lm_head.weight", "5,16"},
+                                  {0}};
+  float logits[WORDS];
+  bs_session *s = NULL;
+  write_config(llama_config, config);
+  write_weights("model.safetensors", weights, 0, 100, no_change);
+  ok(bs_graph_open(context, files_folder, NULL, &model, &err), "graph");
+  open_world(2);
+  const bs_session_options options = {.struct_size = (uint32_t)sizeof options,
+                                      .dims = dims_of(1),
+                                      .n_dims = 1,
+                                      .plans = 1,
+                                      .exact = 1,
+                                      .world = world,
+                                      .method = "row_parallel"};
+  ok(bs_session_open(context, model, &options, &s, &err), "session");
+  ok(run(s, tokens, 2, logits), "two tokens");
+  ok(run(s, tokens, 3, logits), "three tokens");
+  const bs_session *lead = gsession_lead(s);
+  uint32_t biased = 0;
+  for (uint32_t i = 0; i < lead->core->n_layers; i++) {
+    const gweight *bias = &lead->core->layers[i]->bias;
+    if (bias->rows == 0) continue;
+    ck_assert(graph_owns(lead->bound->g, bias->parts[0].data));
+    biased++;
+  }
+  ck_assert_uint_eq(biased, 1);
+  bs_session_close(s);
+}
+END_TEST
+
 /* Tokens keep their bits through another cut, on the same ranks. */
 START_TEST(tokens_keep_their_bits) {
   float once[WORDS], cut[WORDS];
@@ -425,6 +474,25 @@ START_TEST(an_error_of_one_rank_ends_the_run) {
 }
 END_TEST
 
+/* A method S that owns other columns than its probe had: no rank computes with the wrong ones. */
+START_TEST(other_columns_are_refused) {
+  bs_session *s = NULL;
+  open_model(0);
+  open_world(2);
+  ok(try_session("column_parallel+row_parallel", BS_BITS_RUNS, 1, &s), "session");
+  const gmethod *method = gsession_lead(s)->core->method;
+  ck_assert_uint_ge(method->n_probes, 1);
+  for (uint32_t i = 0; i < method->n_probes; i++) {
+    const gmethod_probe *p = &method->probes[i];
+    p->columns[0] = (uint32_t)p->k - 1;
+    p->columns[p->k - 1] = 0;
+  }
+  ck_assert_int_eq(bs_session_bind(s, dims_of(2), 1, &err), BS_UNSUPPORTED);
+  ck_assert_msg(strstr(err.message, "owns other columns") != NULL, "%s", err.message);
+  bs_session_close(s);
+}
+END_TEST
+
 START_TEST(wrong_options_are_refused) {
   bs_session *s = NULL;
   open_model(0);
@@ -440,6 +508,7 @@ START_TEST(wrong_options_are_refused) {
   ck_assert_int_eq(bs_session_open(context, model, &ranks, &s, &err), BS_INVALID_ARGUMENT);
   ck_assert_str_eq(err.id, "BS-GRAPH-BITS");
   ck_assert_int_eq(try_session("row_paralel", BS_BITS_RUNS, 1, &s), BS_NOT_FOUND);
+  ck_assert_int_eq(err.rank, -1); /* of no rank alone */
   ck_assert_int_eq(try_session("dense", BS_BITS_RUNS, 1, &s), BS_UNSUPPORTED);
   ck_assert_str_eq(err.id, "BS-GRAPH-SPLIT");
   ok(try_session("row_parallel", BS_BITS_RUNS, 1, &s), "the world still runs");
@@ -452,12 +521,14 @@ int main(void) {
                             {a_rank_has_its_heads},
                             {checks_pass, 2 * MODELS * METHODS},
                             {more_rows_build_layers_again},
+                            {joined_biases_outlive_a_plan},
                             {tokens_keep_their_bits, MODELS * METHODS},
                             {ranks_keep_their_bits, 5 * MODELS},
                             {a_wrong_layer_is_found},
                             {ranks_that_differ_are_found},
                             {counters_are_those_of_the_proposals},
                             {an_error_of_one_rank_ends_the_run, 2},
+                            {other_columns_are_refused},
                             {wrong_options_are_refused},
                             {0}};
   return run_tests("split_model", rows, (test_setup){.before = before, .after = after});
