@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/measure/constants.h"
+#include "lab/model/model.h"
 #include "lab/run/run.h"
 
 /* Verbs that are nothing but their second words. */
@@ -86,6 +87,7 @@ static int exit_code_of(const bs_error *err) {
 }
 
 int bsrun_fail(const bs_error *given) {
+  if (strcmp(given->id, BS_MODEL_DONE_ID) == 0) return (int)given->native_code;
   const int interrupted = bsrun_interrupted(); /* the error is what the signal made */
   if (interrupted != 0) return interrupted;
   char line[2048];

@@ -49,7 +49,9 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
 #define MODEL_OPTIONS_RANKS                                                           \
   {OPT_METHOD, "split products over ranks by this method; default: one rank", 0},     \
       {OPT_WORLD_SIZE, "with --method; default: the method's usual number, or 2", 0}, \
-      {OPT_COMM, "with --method; default: threads", 0}, {                             \
+      {OPT_COMM, "with --method; default: as --launch needs it", 0},                  \
+      {OPT_LAUNCH, "with --method; default: threads", 0},                             \
+      {OPT_TIMEOUT, "of every wait between ranks; default: 60", 0}, {                 \
     OPT_MASK, "with --method; default: the method's", 0                               \
   }
 
@@ -79,6 +81,11 @@ int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
  * rank; 0: not given. */
 int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io_asked,
                          bs_error *err);
+/* A process that was started as a rank of the model becomes one: above rank 0 it prints nothing from here on.
+ * Comes first of all, so that one error is one line. */
+void model_ranks_join(const args *a, model_asked *io_asked);
+/* Of verbs that open several sessions: BS_UNSUPPORTED where the ranks are to be processes. */
+int32_t model_ranks_threads_only(const args *a, bs_error *err);
 void model_ranks_free(bs_model_ranks *ranks);
 /* Warns, unless --quiet, that nodes ran on ref for the backend that was asked for, and notes products that no
  * rank splits. stats: bs_model_stats. */

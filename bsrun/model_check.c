@@ -424,6 +424,12 @@ static int32_t check_any(const args *a, bs_error *err) {
   return rc;
 }
 
+static int32_t check_here(const args *a, bs_error *err) {
+  const int several = args_has(a, "against") || (args_has(a, "repro") && !args_has(a, "nodes"));
+  const int32_t rc = several ? model_ranks_threads_only(a, err) : BS_OK;
+  return rc == BS_OK ? check_any(a, err) : rc;
+}
+
 const bsrun_verb model_check = {
     .name = "check",
     .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
@@ -462,7 +468,7 @@ const bsrun_verb model_check = {
         "  bsrun model check models/gpt2 --with repro=tokens -o json > gpt2.bits.json\n"
         "  bsrun model check models/gpt2 --against gpt2.bits.json\n",
     .options = model_check_options,
-    .run = check_any,
+    .run = check_here,
     .min_words = 1,
     .max_words = 1,
     .takes = ":file",

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * model_ranks.c - the words of a model over many ranks: --method, -P, --comm, --mask and method.KEY. */
+ * model_ranks.c - the words of a model over many ranks: --method, -P, --comm, --launch, --mask and
+ * method.KEY. Ranks that are to be processes are started here (launch.h). A process that was started as a
+ * rank opens the same model: rank 0 goes on with its verb, the others follow it (lab/model/ranks.c) and print
+ * nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/board.h"
+#include "bsrun/launch.h"
+#include "bsrun/launch_mpi.h"
 #include "bsrun/model.h"
 #include "bsrun/opening.h"
 #include "core/base/error.h"
@@ -19,6 +25,77 @@ static const char *value_of(const args *a, const char *name) {
     if (strcmp(args_name(&a->options[i]), name) == 0) return args_value(a, name);
   return NULL;
 }
+
+/* ---- ranks that are processes ---------------------------------------------------------------- */
+
+static const char *const hows[] = {"threads", "processes", "mpi"};
+
+/* How the ranks are to be started: as --launch says, else as this process was, else as --comm needs it. */
+static const char *how_of(const args *a) {
+  const char *asked = value_of(a, "launch"), *comm = value_of(a, "comm"), *found = bsrun_rank_how();
+  if (asked != NULL || found != NULL) return asked != NULL ? asked : found;
+  return comm != NULL && strcmp(bs_innermost(comm), "shm") == 0 ? hows[1] : hows[0];
+}
+
+/* 1: this process was started as a rank of that kind. */
+static int joins(const args *a) {
+  const char *found = bsrun_rank_how();
+  return value_of(a, "method") != NULL && found != NULL && strcmp(how_of(a), found) == 0;
+}
+
+void model_ranks_join(const args *a, model_asked *io) {
+  if (!joins(a)) return;
+  bsrun_rank_begin();
+  if (bsrun_rank_follows()) bsrun_follow();
+  if (strcmp(how_of(a), "mpi") == 0) bsrun_mpi_enter();
+  if (!bsrun_following()) return;
+  io->quiet = 1;
+  io->show = NULL;
+  io->request.progress = NULL;
+}
+
+/* The communicator, where --comm names none. */
+static int32_t read_comm(const args *a, bs_model_ranks *out, bs_error *err) {
+  const char *how = how_of(a);
+  size_t i = 0;
+  while (i < 3 && strcmp(how, hows[i]) != 0) i++;
+  if (i == 3) return bsrun_unknown("way to launch", how, hows, 3, err);
+  out->comm = value_of(a, "comm");
+  if (out->comm == NULL && i > 0) out->comm = i == 1 ? "shm" : bs_mpi_of_environment();
+  return args_real(a, "timeout", 0.001, 86400, 60, &out->timeout_s, err);
+}
+
+/* Starts the ranks and waits for them: this process has done its part then. */
+static int32_t start(const args *a, const bs_model_ranks *k, bs_error *err) {
+  if (strcmp(how_of(a), "mpi") != 0) return bs_model_done(bsrun_launch(k->n, k->timeout_s), err);
+  bs_node *config = NULL;
+  const int32_t rc = bsrun_base_config(a, &config, err);
+  const int code =
+      rc == BS_OK ? bsrun_launch_mpi(k->n, k->timeout_s, bs_schema_str(config, "hardware.mpirun")) : 0;
+  bs_config_free(config);
+  return rc == BS_OK ? bs_model_done(code, err) : rc;
+}
+
+/* Joins the others, so that a rank that does not come is missed here. */
+static int32_t attach(bs_context *context, const bs_model_ranks *k, bs_error *err) {
+  bs_attachment here = {.struct_size = sizeof here};
+  bsrun_mpi_stage(BSRUN_WAITS);
+  const int32_t rc = bs_context_attach(context, k->comm, &here, err);
+  if (rc != BS_OK) return rc;
+  bsrun_mpi_stage(BSRUN_JOINED);
+  if (here.world_size > 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-CFG-COMM", "the communicator %.60s does not join processes", k->comm);
+  bs_error_hint(err, "leave --comm out, or --launch threads");
+  return BS_CONFIG;
+}
+
+/* Processes, as far as the ranks are to be some. */
+static int32_t launch(const args *a, bs_context *context, const bs_model_ranks *k, bs_error *err) {
+  if (joins(a)) return attach(context, k, err);
+  return strcmp(how_of(a), hows[0]) == 0 ? BS_OK : start(a, k, err);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static int32_t read_mask(const args *a, bs_model_ranks *out, bs_error *err) {
   const char *name = value_of(a, "mask");
@@ -63,9 +140,12 @@ static int32_t find_methods(bs_context *context, const char *text, const bs_meth
   return rc == BS_OK && plus != NULL ? bs_find_method(context, plus + 1, &out_methods[1], &state, err) : rc;
 }
 
-/* As for a layer: the number that was given, or the method's usual one. */
+/* The number that was given, or that of the processes that were started, or the method's usual one. */
 static int32_t read_size(const args *a, const bs_method *method, bs_model_ranks *out, bs_error *err) {
-  const uint32_t usual = method->default_world != 0 ? method->default_world : 2;
+  const int64_t started = joins(a) ? bsrun_rank_count() : 0;
+  const uint32_t usual = started > 0                  ? (uint32_t)started
+                         : method->default_world != 0 ? method->default_world
+                                                      : 2;
   int64_t ranks = usual;
   const int32_t rc = args_integer(a, "world-size", 1, INT32_MAX, usual, &ranks, err);
   out->n = (uint32_t)ranks;
@@ -73,7 +153,7 @@ static int32_t read_size(const args *a, const bs_method *method, bs_model_ranks 
 }
 
 static int32_t refuse_ranks(const args *a, bs_error *err) {
-  static const char *const need[] = {"world-size", "comm", "mask"};
+  static const char *const need[] = {"world-size", "comm", "launch", "timeout", "mask"};
   for (size_t i = 0; i < sizeof need / sizeof need[0]; i++) {
     if (value_of(a, need[i]) == NULL) continue;
     bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s is of a model over ranks, and no --method is given",
@@ -84,19 +164,34 @@ static int32_t refuse_ranks(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+/* Ranks of a launcher without a method: each runs the whole model. */
+static void note_copies(const args *a, const model_asked *asked) {
+  char line[120];
+  size_t i = 0;
+  while (i < a->n_options && strcmp(args_name(&a->options[i]), "method") != 0) i++;
+  if (i == a->n_options || bsrun_rank_count() < 2 || bsrun_rank_follows()) return;
+  snprintf(line, sizeof line, "each of %lld processes runs the whole model; --method splits it over them",
+           (long long)bsrun_rank_count());
+  bsrun_note(asked->quiet, line);
+}
+
 int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io,
                          bs_error *err) {
   bs_model_ranks *out = &io->ranks;
   const bs_method *methods[2] = {NULL, NULL};
   size_t n = 0;
   out->method = value_of(a, "method");
-  if (out->method == NULL) return refuse_ranks(a, err);
-  out->comm = value_of(a, "comm");
+  if (out->method == NULL) {
+    note_copies(a, io);
+    return refuse_ranks(a, err);
+  }
   out->threads = (uint32_t)threads;
-  int32_t rc = find_methods(context, out->method, methods, &n, err);
+  int32_t rc = read_comm(a, out, err);
+  if (rc == BS_OK) rc = find_methods(context, out->method, methods, &n, err);
   if (rc == BS_OK) rc = read_size(a, methods[0], out, err);
   if (rc == BS_OK) rc = read_mask(a, out, err);
   if (rc == BS_OK) rc = read_options(a, methods, n, out, err);
+  if (rc == BS_OK) rc = launch(a, context, out, err);
   if (rc != BS_OK) return rc;
   io->request.ranks = out;
   const uint32_t each = threads > 0 ? (uint32_t)threads : 1;
@@ -107,6 +202,14 @@ int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, mo
     bs_notes_free(&notes);
   }
   return BS_OK;
+}
+
+int32_t model_ranks_threads_only(const args *a, bs_error *err) {
+  if (value_of(a, "method") == NULL || strcmp(how_of(a), hows[0]) == 0) return BS_OK;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-WORLD",
+               "this command opens several sessions, and ranks that are processes follow one");
+  bs_error_hint(err, "--launch threads");
+  return BS_UNSUPPORTED;
 }
 
 void model_ranks_free(bs_model_ranks *ranks) {

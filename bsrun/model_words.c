@@ -77,6 +77,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   bs_model_request *r = &out->request;
   r->progress = out->show != NULL ? show_later : NULL;
   r->progress_user = out;
+  model_ranks_join(a, out);
   int32_t rc = args_integer(a, "threads", 1, 4096, 0, &threads, err);
   if (rc == BS_OK) rc = args_integer(a, "cache-tokens", 1, INT32_MAX, 0, &tokens, err);
   if (rc == BS_OK) rc = args_integer(a, "seed", 0, UINT32_MAX, 0, &seed, err);
@@ -90,7 +91,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->tuning = out->tuning;
   r->note = note;
   r->note_user = out;
-  out->quiet = args_has(a, "quiet");
+  out->quiet |= args_has(a, "quiet");
   r->path = a->words[0];
   r->backend = args_value(a, "backend");
   r->threads = threads != 0 ? (uint32_t)threads : bs_machine_cores();

@@ -41,6 +41,7 @@ static int32_t run(const args *a, bs_error *err) {
   json_t *record = NULL;
   bsrun_interruptible("nothing is timed yet, and nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
+  if (rc == BS_OK) rc = model_ranks_threads_only(a, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   how.progress = asked.request.progress;
   how.user = asked.request.progress_user;

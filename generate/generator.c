@@ -164,6 +164,10 @@ BS_API int32_t bs_generator_stats_get(const bs_token_generator *g, bs_generator_
   return rc;
 }
 
+BS_API int32_t bs_generator_follow(bs_token_generator *g, bs_error *err) {
+  return g == NULL ? null_argument("bs_generator_follow", err) : bs_session_follow(g->session, err);
+}
+
 BS_API void bs_generator_close(bs_token_generator *g) {
   if (g == NULL) return;
   bs_session_close(g->session);

@@ -435,8 +435,8 @@ static void put_split(report *r, int json) {
 
 BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
                                void (*put)(void *user, const char *text), void *user, bs_error *err) {
-  if (s == NULL || put == NULL) return gargs_null("bs_session_text", "session and put", err);
   s = gsession_lead(s);
+  if (s == NULL || put == NULL) return gargs_null("bs_session_text", "session and put", err);
   report r = {.s = s, .b = s->bound};
   int32_t rc = BS_OK;
   if (what == BS_REPORT_DUMP) return graph_dump(s->bound->g, (int)json, put, user, err);

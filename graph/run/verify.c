@@ -4,6 +4,7 @@
  * number moved by its own round-off, and the backend without a pass, where each of its nodes is right. */
 #include "graph/run/verify.h"
 #include "graph/run/args.h"
+#include "graph/split/front.h"
 #include "graph/split/method.h"
 
 #include <float.h>
@@ -462,7 +463,8 @@ BS_API int32_t bs_session_verify(bs_session *s, bs_verify_report *out_report, bs
     return BS_UNSUPPORTED;
   }
   gverify *v = NULL;
-  int32_t rc = gverify_open(s, &v, err);
+  int32_t rc = s->front != NULL ? gfront_leads(s->front, err) : BS_OK;
+  if (rc == BS_OK) rc = gverify_open(s, &v, err);
   if (rc == BS_OK) rc = gverify_run(v, out_report, err);
   gverify_close(v);
   return rc;

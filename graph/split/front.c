@@ -2,21 +2,17 @@
  * front.c - a session over a world. It has a member on each rank of this process, and each call that computes
  * is one run of the world. A member's error that all ranks meet alike, before they wait for one another,
  * leaves the world as it was; any other one ends it, an error of a layer too: the other ranks may not have
- * it, and wait for this rank. */
+ * it, and wait for this rank. Where ranks are processes, rank 0's front tells the others each call first
+ * (tell.h). */
 #include "graph/split/front.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/error.h"
 #include "core/world/executor.h"
-
-struct gfront {
-  bs_world *world;
-  uint32_t size, first; /* ranks of the world; the first of this process */
-  bs_session **members; /* of each rank; NULL: of another process, or not open */
-  int32_t *codes;       /* of the newest call */
-  bs_error *errors;
-};
+#include "graph/run/args.h"
+#include "graph/split/tell.h"
 
 /* A call on the member of a rank. */
 typedef int32_t (*member_call)(gfront *front, uint32_t rank, void *arg, bs_error *err);
@@ -24,10 +20,11 @@ typedef struct calling {
   gfront *front;
   member_call call;
   void *arg;
+  int meets; /* processes: all ranks make the call */
 } calling;
 
 /* Errors of what was asked or given, which are the same on all ranks. */
-static int is_common(int32_t code) {
+int gfront_common(int32_t code) {
   static const int32_t codes[] = {BS_UNSUPPORTED, BS_CONFIG, BS_INVALID_ARGUMENT, BS_OVERFLOW,
                                   BS_INPUT,       BS_USAGE,  BS_NUMERIC,          BS_NOT_FOUND};
   for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
@@ -41,15 +38,19 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   const uint32_t index = bs_rank_get_api()->rank(rank);
   bs_error *mine = &f->errors[index];
   *mine = (bs_error)BS_ERROR_INIT;
+  const int32_t told = f->told.call != GTOLD_NONE ? gtell_call(f, rank, err) : BS_OK;
+  if (told != BS_OK) return told;
   f->codes[index] = c->call(f, index, c->arg, mine);
-  if (f->codes[index] == BS_OK || (is_common(f->codes[index]) && !bs_rank_is_alone(rank))) return BS_OK;
+  if (f->codes[index] == BS_OK || (gfront_common(f->codes[index]) && !bs_rank_is_alone(rank)))
+    return f->processes && c->meets ? gtell_outcome(f, rank, err) : BS_OK;
   if (err != NULL) *err = *mine;
   return f->codes[index];
 }
 
-/* The call on every rank. The error is the first rank's that has one; it names no rank where all have it. */
-static int32_t run_all(gfront *f, member_call call, void *arg, bs_error *err) {
-  calling c = {.front = f, .call = call, .arg = arg};
+/* The call on every rank; alone: on those of this process, which tells no other. The error is the first
+ * rank's that has one; it names no rank where all have it. */
+static int32_t run_world(gfront *f, member_call call, void *arg, int alone, bs_error *err) {
+  calling c = {.front = f, .call = call, .arg = arg, .meets = !alone && f->told.call != GTOLD_CLOSE};
   for (uint32_t r = 0; r < f->size; r++) f->codes[r] = BS_OK;
   const int32_t rc = bs_world_run(f->world, rank_main, &c, err);
   if (rc != BS_OK) return rc;
@@ -62,6 +63,34 @@ static int32_t run_all(gfront *f, member_call call, void *arg, bs_error *err) {
     return f->codes[r];
   }
   return BS_OK;
+}
+
+/* A call that rank 0 makes, and tells to ranks of other processes. */
+static int32_t run_all(gfront *f, uint32_t call_told, member_call call, void *arg, bs_error *err) {
+  if (f->processes) {
+    const bs_session *lead = gfront_lead(f);
+    f->told.call = call_told;
+    f->told.length = lead->core->length;
+    f->told.slot = lead->slot;
+  }
+  const int32_t rc = run_world(f, call, arg, 0, err);
+  f->told = (gtold){0};
+  return rc;
+}
+
+int32_t gfront_leads(const gfront *f, bs_error *err) {
+  if (!f->processes || f->first == 0) return BS_OK;
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-FOLLOW",
+               "rank %u makes a call on a session whose ranks are processes: rank 0 makes them", f->first);
+  bs_error_hint(err, "call bs_session_follow on this rank");
+  return BS_INVALID_ARGUMENT;
+}
+
+/* What a run needs of its caller, before other processes are told of it. */
+static int32_t ready(const gfront *f, bs_error *err) {
+  int64_t tokens = 0;
+  const int32_t rc = gfront_leads(f, err);
+  return rc == BS_OK && f->processes ? gsession_ready(gfront_lead(f), &tokens, err) : rc;
 }
 
 bs_session *gfront_lead(const gfront *f) {
@@ -78,6 +107,7 @@ typedef struct opening {
   bs_context *context;
   bs_graph *graph;
   const bs_session_options *options;
+  gsame same;
 } opening;
 
 static int32_t open_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
@@ -85,8 +115,10 @@ static int32_t open_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   bs_session_options mine = *o->options;
   mine.world = NULL;
   mine.rank = bs_world_rank(f->world, rank);
-  if (rank != f->first) mine.progress = NULL;
+  if (rank != 0) mine.progress = NULL;
   if (mine.share != NULL) mine.share = mine.share->front->members[rank];
+  const int32_t rc = f->processes ? gtell_same(mine.rank, &o->same, err) : BS_OK;
+  if (rc != BS_OK) return rc;
   return bs_session_open(o->context, o->graph, &mine, &f->members[rank], err);
 }
 
@@ -113,6 +145,12 @@ static int32_t check_options(const bs_session_options *o, bs_error *err) {
                       : o->rank != NULL                      ? "rank"
                       : o->share != NULL && !o->share->front ? "share, of a session without a world,"
                                                              : NULL;
+  if (o->share != NULL && bs_world_own_rank(o->world) != BS_WORLD_ALL_RANKS) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-WORLD",
+                 "ranks that are processes follow one session at a time");
+    bs_error_hint(err, "sessions over ranks that are threads share");
+    return BS_UNSUPPORTED;
+  }
   if (given == NULL && o->share != NULL && o->share->front->world != o->world)
     given = "share, of another world,";
   if (given == NULL) return BS_OK;
@@ -122,6 +160,19 @@ static int32_t check_options(const bs_session_options *o, bs_error *err) {
   return BS_INVALID_ARGUMENT;
 }
 
+/* Memory of a front. */
+static int make_room(gfront *f, const gmodel *m) {
+  f->n_inputs = m->n_inputs;
+  f->members = calloc(f->size, sizeof *f->members);
+  f->codes = calloc(f->size, sizeof *f->codes);
+  f->errors = calloc(f->size, sizeof *f->errors);
+  f->sizes = calloc(m->n_symbols + 1u, sizeof *f->sizes);
+  f->inputs = calloc(m->n_inputs + 1u, sizeof *f->inputs);
+  f->input_bytes = calloc(m->n_inputs + 1u, sizeof *f->input_bytes);
+  return f->members != NULL && f->codes != NULL && f->errors != NULL && f->sizes != NULL &&
+         f->inputs != NULL && f->input_bytes != NULL;
+}
+
 int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_options *options,
                     gfront **out_front, bs_error *err) {
   int32_t rc = check_options(options, err);
@@ -129,19 +180,19 @@ int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_optio
   gfront *f = calloc(1, sizeof *f);
   if (f == NULL) return no_memory(err);
   const uint32_t own = bs_world_own_rank(options->world);
+  opening o = {.context = context, .graph = model, .options = options};
   f->world = options->world;
   f->size = bs_world_size(f->world);
-  f->first = own == BS_WORLD_ALL_RANKS ? 0 : own;
-  f->members = calloc(f->size, sizeof *f->members);
-  f->codes = calloc(f->size, sizeof *f->codes);
-  f->errors = calloc(f->size, sizeof *f->errors);
-  opening o = {context, model, options};
-  rc = f->members == NULL || f->codes == NULL || f->errors == NULL ? no_memory(err)
-                                                                   : run_all(f, open_member, &o, err);
+  f->processes = own != BS_WORLD_ALL_RANKS;
+  f->first = f->processes ? own : 0;
+  rc = make_room(f, model->model) ? BS_OK : no_memory(err);
+  if (rc == BS_OK && f->processes) rc = gsame_make(model->model, options, &o.same, err);
+  if (rc == BS_OK) rc = run_world(f, open_member, &o, 0, err);
   if (rc != BS_OK) {
     gfront_close(f);
     return rc;
   }
+  f->opened = 1;
   *out_front = f;
   return BS_OK;
 }
@@ -152,12 +203,19 @@ void gfront_close(gfront *f) {
   if (f->members != NULL && f->codes != NULL && f->errors != NULL) {
     int any = 0;
     for (uint32_t r = 0; r < f->size; r++) any |= f->members[r] != NULL;
-    if (any) run_all(f, close_member, NULL, NULL);
+    if (any && f->processes && f->opened && f->first == 0)
+      run_all(f, GTOLD_CLOSE, close_member, NULL, NULL);
+    else if (any)
+      run_world(f, close_member, NULL, 1, NULL);
     for (uint32_t r = 0; r < f->size && !bs_world_left_behind(f->world); r++) bs_session_close(f->members[r]);
   }
   free(f->members);
   free(f->codes);
   free(f->errors);
+  for (uint32_t i = 0; i < f->n_inputs && f->inputs != NULL; i++) free(f->inputs[i]);
+  free(f->inputs);
+  free(f->input_bytes);
+  free(f->sizes);
   free(f);
 }
 
@@ -173,9 +231,28 @@ static int32_t bind_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   return bs_session_bind(f->members[rank], b->dims, b->n, err);
 }
 
+/* The sizes as other processes are told them. BS_NOT_FOUND: one is of no symbol. */
+static int32_t read_sizes(gfront *f, const bs_dim *const *dims, uint32_t n) {
+  const gmodel *m = gfront_lead(f)->graph->model;
+  for (uint32_t i = 0; i < m->n_symbols; i++) f->sizes[i] = GTOLD_SAME;
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t i = 0;
+    while (i < m->n_symbols && strcmp(m->symbols[i], dims[k]->name) != 0) i++;
+    if (i == m->n_symbols) return BS_NOT_FOUND;
+    f->sizes[i] = dims[k]->size;
+  }
+  return BS_OK;
+}
+
 int32_t gfront_bind(gfront *f, const bs_dim *const *dims, uint32_t n, bs_error *err) {
   binding b = {dims, n};
-  return run_all(f, bind_member, &b, err);
+  int32_t rc = gfront_leads(f, err);
+  if (rc == BS_OK && f->processes) {
+    rc = gargs_dims("bs_session_bind", dims, n, err);
+    if (rc == BS_OK && read_sizes(f, dims, n) != BS_OK)
+      return bs_session_bind(gfront_lead(f), dims, n, err); /* which says what is wrong */
+  }
+  return rc == BS_OK ? run_all(f, GTOLD_BIND, bind_member, &b, err) : rc;
 }
 
 static int32_t run_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
@@ -184,7 +261,8 @@ static int32_t run_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
 }
 
 int32_t gfront_run(gfront *f, bs_error *err) {
-  return run_all(f, run_member, NULL, err);
+  const int32_t rc = ready(f, err);
+  return rc == BS_OK ? run_all(f, GTOLD_RUN, run_member, NULL, err) : rc;
 }
 
 typedef struct checking {
@@ -200,7 +278,8 @@ static int32_t check_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 int32_t gfront_check(gfront *f, void (*each)(void *user, const bs_node_check *row), void *user,
                      bs_error *err) {
   checking c = {each, user};
-  return run_all(f, check_member, &c, err);
+  const int32_t rc = ready(f, err);
+  return rc == BS_OK ? run_all(f, GTOLD_CHECK, check_member, &c, err) : rc;
 }
 
 typedef struct tracing {
@@ -217,15 +296,18 @@ static int32_t trace_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 int32_t gfront_trace(gfront *f, void (*each)(void *user, const bs_node_trace *row), void *user,
                      bs_error *err) {
   tracing t = {each, user};
-  return run_all(f, trace_member, &t, err);
+  const int32_t rc = ready(f, err);
+  return rc == BS_OK ? run_all(f, GTOLD_TRACE, trace_member, &t, err) : rc;
 }
 
 /* ---- calls in which ranks do not meet -------------------------------------------------------- */
 
+/* Of processes rank 0 alone keeps what these set: the next call tells it to the others. */
+
 /* Inputs are the caller's memory for all ranks; an output that the caller gives memory for is the lead's. */
 int32_t gfront_set(gfront *f, uint32_t port, const bs_tensor *tensor, bs_error *err) {
-  const int input = port < gfront_lead(f)->graph->model->n_inputs;
-  int32_t rc = BS_OK;
+  int32_t rc = gfront_leads(f, err);
+  const int input = port < f->n_inputs;
   for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
     if (f->members[r] != NULL && (input || r == f->first))
       rc = bs_session_set(f->members[r], port, tensor, err);
@@ -233,21 +315,35 @@ int32_t gfront_set(gfront *f, uint32_t port, const bs_tensor *tensor, bs_error *
 }
 
 int32_t gfront_cache(gfront *f, int64_t length, bs_error *err) {
-  int32_t rc = BS_OK;
+  int32_t rc = gfront_leads(f, err);
   for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
     if (f->members[r] != NULL) rc = bs_session_cache(f->members[r], length, err);
   return rc;
 }
 
 int32_t gfront_slot(gfront *f, int64_t first, bs_error *err) {
-  int32_t rc = BS_OK;
+  int32_t rc = gfront_leads(f, err);
   for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
     if (f->members[r] != NULL) rc = bs_session_slot(f->members[r], first, err);
   return rc;
 }
 
+typedef struct copying {
+  int64_t from, to, tokens;
+} copying;
+
+static int32_t copy_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
+  const copying *c = arg;
+  return bs_session_slot_copy(f->members[rank], c->from, c->to, c->tokens, err);
+}
+
 int32_t gfront_slot_copy(gfront *f, int64_t from, int64_t to, int64_t tokens, bs_error *err) {
-  int32_t rc = BS_OK;
+  copying c = {from, to, tokens};
+  int32_t rc = gfront_leads(f, err);
+  f->told.from = from;
+  f->told.to = to;
+  f->told.tokens = tokens;
+  if (f->processes) return rc == BS_OK ? run_all(f, GTOLD_COPY, copy_member, &c, err) : rc;
   for (uint32_t r = 0; r < f->size && rc == BS_OK; r++)
     if (f->members[r] != NULL) rc = bs_session_slot_copy(f->members[r], from, to, tokens, err);
   return rc;

@@ -23,4 +23,6 @@ int32_t gfront_check(gfront *front, void (*each)(void *user, const bs_node_check
                      bs_error *err);
 int32_t gfront_trace(gfront *front, void (*each)(void *user, const bs_node_trace *row), void *user,
                      bs_error *err);
+/* BS_INVALID_ARGUMENT: ranks are processes, and another one than this makes the session's calls. */
+int32_t gfront_leads(const gfront *front, bs_error *err);
 #endif

@@ -126,6 +126,9 @@ BS_API void bs_generator_end(bs_token_generator *generator, uint32_t slot);
 BS_API int64_t bs_generator_limit(const bs_token_generator *generator);
 BS_API int32_t bs_generator_stats_get(const bs_token_generator *generator, bs_generator_stats *out_stats,
                                       bs_error *err);
+/* Since 0.15, of a session over a world whose ranks are processes. Every process opens the same generator;
+ * ranks above 0 call this in the place of the functions above, as they call bs_session_follow. */
+BS_API int32_t bs_generator_follow(bs_token_generator *generator, bs_error *err);
 /* Closes a generator. NULL is allowed. */
 BS_API void bs_generator_close(bs_token_generator *generator);
 

@@ -429,6 +429,14 @@ enum bs_session_report {
 };
 BS_API int32_t bs_session_text(bs_session *session, uint32_t what, uint32_t json,
                                void (*put)(void *user, const char *text), void *user, bs_error *err);
+/* Since 0.15, for a world whose ranks are processes (bs_world_own_rank). Every process opens the same
+ * session: the same model, options and sizes, else BS_MISMATCH (BS-GRAPH-SAME) on each. Then rank 0 makes
+ * the calls above, and ranks above 0 make this one: it serves rank 0's calls until rank 0 closes its session,
+ * and returns BS_OK. Inputs travel from rank 0. A failure of one rank is an error of all, with its code and
+ * its rank: BS_RANK_FAILED where it died, BS_DEADLINE where it came too late. A session of such a world
+ * shares with no other. BS_INVALID_ARGUMENT: the session has no such world, this is rank 0, or rank 0 has
+ * closed it. */
+BS_API int32_t bs_session_follow(bs_session *session, bs_error *err);
 /* Closes a session. NULL is allowed. */
 BS_API void bs_session_close(bs_session *session);
 

@@ -183,7 +183,8 @@ static int32_t start_session(bs_checking *c, const bs_dim *dims, uint32_t n_dims
   bs_session_options options = bs_model_session_options(c->request, &c->model);
   options.dims = pointers;
   options.n_dims = n_dims;
-  return bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);
+  const int32_t opened = bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);
+  return opened == BS_OK ? bs_model_follow(&c->model, c->model.session, err) : opened;
 }
 
 /* Sizes that the case does not name are those of its inputs' files, as in `model run`. */

@@ -214,6 +214,10 @@ int32_t bs_model_generate_many(bs_context *context, const bs_model_request *requ
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for tokens");
   if (rc == BS_OK) g.tokens[0].struct_size = sizeof(bs_token);
   if (rc == BS_OK) rc = bs_generator_open(context, model->graph, &options, &g.generator, err);
+  if (rc == BS_OK && bs_model_follows(model)) {
+    rc = bs_generator_follow(g.generator, err);
+    if (rc == BS_OK) rc = bs_model_done(0, err);
+  }
   if (rc == BS_OK) rc = generate_all(&g, err);
   if (rc == BS_OK) rc = bs_generator_stats_get(g.generator, out_stats, err);
   if (rc == BS_OK && g.overflow)

@@ -19,6 +19,7 @@ typedef struct bs_model_ranks {
   uint32_t n;                  /* ranks */
   uint32_t threads;            /* of each; 0: cores / ranks */
   const char *method, *comm;   /* comm NULL: threads */
+  double timeout_s;            /* of a wait for another rank; 0: 60 */
   const char **keys, **values; /* n_options: of the method */
   uint32_t n_options, has_mask;
   bs_mask mask;
@@ -94,6 +95,15 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
 bs_session_options bs_model_session_options(const bs_model_request *request, const bs_model *model);
 /* Makes model->world where the request has ranks; bs_model_start calls it. */
 int32_t bs_model_world(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
+/* 1: the model's ranks are processes, and this one is above rank 0: it follows. */
+int bs_model_follows(const bs_model *model);
+/* After the session of the model was opened: a process that follows serves rank 0's calls here until rank 0
+ * closes its session. Then it has nothing more to do, and gets bs_model_done. Elsewhere BS_OK at once. */
+int32_t bs_model_follow(const bs_model *model, bs_session *session, bs_error *err);
+/* The error of a process that has done its part: BS_ABORTED with this id. The process ends without a word,
+ * with the exit code in native_code. */
+#define BS_MODEL_DONE_ID "BS-MODEL-DONE"
+int32_t bs_model_done(int exit_code, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
 int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err);
 void bs_model_close(bs_model *model);

@@ -429,7 +429,7 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
   }
   int32_t rc = bs_session_open(context, model->graph, &options, &model->session, err);
   if (rc == BS_CONFIG && err != NULL && strcmp(err->id, "BS-QUANT-SCHEME") == 0) rc = err->code = BS_USAGE;
-  return rc;
+  return rc == BS_OK ? bs_model_follow(model, model->session, err) : rc;
 }
 
 /* Opens the model repeatedly until each of the file's choices holds. Choices that cannot be read are

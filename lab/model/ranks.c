@@ -43,6 +43,14 @@ bs_session_options bs_model_session_options(const bs_model_request *r, const bs_
   return o;
 }
 
+/* Processes of one world run the same program. */
+static uint64_t build_hash(void) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  for (const char *id = bs_build_id(); *id != '\0'; id++)
+    hash = (hash ^ (unsigned char)*id) * UINT64_C(1099511628211);
+  return hash;
+}
+
 int32_t bs_model_world(bs_context *context, const bs_model_request *r, bs_model *m, bs_error *err) {
   if (r->ranks == NULL || m->world != NULL) return BS_OK;
   const bs_world_options options = {.struct_size = sizeof options,
@@ -53,6 +61,25 @@ int32_t bs_model_world(bs_context *context, const bs_model_request *r, bs_model 
                                     .bind = 1, /* ranks that share a core wait for each other there */
                                     .choices = r->choices.words,
                                     .n_choices = (uint32_t)r->choices.n,
-                                    .fallback = 1};
+                                    .fallback = 1,
+                                    .timeout_s = r->ranks->timeout_s,
+                                    .config_hash = build_hash()};
   return bs_world_create(context, &options, &m->world, err);
+}
+
+int bs_model_follows(const bs_model *m) {
+  const uint32_t own = m->world != NULL ? bs_world_own_rank(m->world) : BS_WORLD_ALL_RANKS;
+  return own != BS_WORLD_ALL_RANKS && own > 0;
+}
+
+int32_t bs_model_follow(const bs_model *m, bs_session *session, bs_error *err) {
+  if (!bs_model_follows(m)) return BS_OK;
+  const int32_t rc = bs_session_follow(session, err);
+  return rc == BS_OK ? bs_model_done(0, err) : rc;
+}
+
+int32_t bs_model_done(int exit_code, bs_error *err) {
+  bs_error_set(err, BS_ABORTED, BS_MODEL_DONE_ID, "this process has done its part");
+  if (err != NULL) err->native_code = exit_code;
+  return BS_ABORTED;
 }

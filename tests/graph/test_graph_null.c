@@ -194,6 +194,7 @@ START_TEST(sessions) {
   IS_NULL(bs_session_cache(NULL, 0, e));
   IS_NULL(bs_session_check(NULL, NULL, NULL, e));
   IS_NULL(bs_session_trace(session, NULL, NULL, e));
+  IS_NULL(bs_session_follow(NULL, e));
   bs_verify_report report = {.struct_size = sizeof report}, no_report = {0};
   IS_NULL(bs_session_verify(NULL, &report, e));
   IS_NULL(bs_session_verify(session, NULL, e));
