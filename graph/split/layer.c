@@ -43,7 +43,7 @@ static int64_t owned_column(const bs_partition *columns, int64_t at) {
 static int owns_part(const bs_ownership *own, const bs_layer_spec *spec, const gnode_split *split,
                      int64_t rank, int64_t ranks) {
   const int64_t columns = own->columns != NULL ? own->columns->count : spec->K, share = spec->K / ranks;
-  if (split->role == GNODE_ALONE) return 1;
+  if (split->role == GNODE_ALONE || split->role == GNODE_S_WHOLE) return 1;
   if (split->role == GNODE_F)
     return columns == spec->K && own->row_count == spec->N / ranks && own->row_begin == rank * own->row_count;
   int same = own->row_count == spec->N && own->kept == NULL && columns == share;
