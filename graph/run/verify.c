@@ -462,7 +462,8 @@ BS_API int32_t bs_session_verify(bs_session *s, bs_verify_report *out_report, bs
     return BS_UNSUPPORTED;
   }
   gverify *v = NULL;
-  int32_t rc = gverify_open(s, &v, err);
+  int32_t rc = gdevice_has_values(gsession_lead(s)->rank, "a comparison of outputs", err);
+  if (rc == BS_OK) rc = gverify_open(s, &v, err);
   if (rc == BS_OK) rc = gverify_run(v, out_report, err);
   gverify_close(v);
   return rc;

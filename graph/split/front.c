@@ -7,11 +7,15 @@
 #include <stdlib.h>
 
 #include "core/base/error.h"
+#include "core/world/executor.h"
+#include "graph/split/echo.h"
 
 struct gfront {
   bs_world *world;
   uint32_t size, first; /* ranks of the world; the first of this process */
   bs_session **members; /* of each rank; NULL: of another process, or not open */
+  gecho **echoes;       /* of ranks without values, which follow the first; NULL: each has a member */
+  gtell tell;
   int32_t *codes;       /* of the newest call */
   bs_error *errors;
 };
@@ -72,6 +76,14 @@ typedef struct opening {
   const bs_session_options *options;
 } opening;
 
+/* The lead of ranks without values has bound its session. Its arena is there before an echo runs. */
+static int32_t end_of_lead(gfront *f, int32_t rc, bs_error *err) {
+  bs_session *lead = f->members[f->first];
+  if (rc == BS_OK) rc = gsession_arena(lead, err);
+  const int32_t met = gtell_end(&f->tell, rc == BS_OK ? lead : NULL, rc == BS_OK ? err : NULL);
+  return rc != BS_OK ? rc : met;
+}
+
 static int32_t open_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   const opening *o = arg;
   bs_session_options mine = *o->options;
@@ -79,12 +91,22 @@ static int32_t open_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   mine.rank = bs_world_rank(f->world, rank);
   if (rank != f->first) mine.progress = NULL;
   if (mine.share != NULL) mine.share = mine.share->front->members[rank];
-  return bs_session_open(o->context, o->graph, &mine, &f->members[rank], err);
+  if (f->echoes == NULL) return bs_session_open(o->context, o->graph, &mine, &f->members[rank], err);
+  if (rank != f->first) {
+    const int32_t rc = gecho_open(o->context, mine.rank, &f->echoes[rank], err);
+    return rc == BS_OK ? gecho_follow(f->echoes[rank], &f->tell, err) : rc;
+  }
+  mine.exact = 1; /* plans of a range are changed when another size is bound */
+  f->tell.rank = mine.rank;
+  const int32_t rc = gsession_open(o->context, o->graph, &mine, &f->tell, &f->members[rank], err);
+  return end_of_lead(f, rc, err);
 }
 
 static int32_t close_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   (void)arg;
   (void)err;
+  if (f->echoes != NULL) gecho_close(f->echoes[rank]);
+  if (f->echoes != NULL) f->echoes[rank] = NULL;
   bs_session_close(f->members[rank]);
   f->members[rank] = NULL;
   return BS_OK;
@@ -114,6 +136,21 @@ static int32_t check_options(const bs_session_options *o, bs_error *err) {
   return BS_INVALID_ARGUMENT;
 }
 
+/* Ranks without values follow the first one, where all of them are of this process. */
+static int32_t follow_first(gfront *f, bs_context *context, const bs_session_options *o, uint32_t own,
+                            bs_error *err) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  const int32_t rc =
+      bs_find_backend(context, bs_rank_backend(bs_world_rank(f->world, f->first)), &backend, &state, err);
+  if (rc != BS_OK || (backend->flags & BS_BACKEND_PHANTOM) == 0) return rc;
+  if (own != BS_WORLD_ALL_RANKS || o->share != NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-WORLD", "a session over a backend without values %s",
+                        o->share != NULL ? "shares nothing" : "has all ranks in one process");
+  f->echoes = calloc(f->size, sizeof(gecho *));
+  return f->echoes != NULL ? BS_OK : no_memory(err);
+}
+
 int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_options *options,
                     gfront **out_front, bs_error *err) {
   int32_t rc = check_options(options, err);
@@ -127,6 +164,11 @@ int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_optio
   f->members = calloc(f->size, sizeof *f->members);
   f->codes = calloc(f->size, sizeof *f->codes);
   f->errors = calloc(f->size, sizeof *f->errors);
+  rc = follow_first(f, context, options, own, err);
+  if (rc != BS_OK) {
+    gfront_close(f);
+    return rc;
+  }
   opening o = {context, model, options};
   rc = f->members == NULL || f->codes == NULL || f->errors == NULL ? no_memory(err)
                                                                    : run_all(f, open_member, &o, err);
@@ -143,10 +185,12 @@ void gfront_close(gfront *f) {
   if (f == NULL) return;
   if (f->members != NULL && f->codes != NULL && f->errors != NULL) {
     int any = 0;
-    for (uint32_t r = 0; r < f->size; r++) any |= f->members[r] != NULL;
+    for (uint32_t r = 0; r < f->size; r++)
+      any |= f->members[r] != NULL || (f->echoes != NULL && f->echoes[r] != NULL);
     if (any) run_all(f, close_member, NULL, NULL);
-    for (uint32_t r = 0; r < f->size && !bs_world_left_behind(f->world); r++) bs_session_close(f->members[r]);
+    for (uint32_t r = 0; r < f->size && !bs_world_left_behind(f->world); r++) close_member(f, r, NULL, NULL);
   }
+  free(f->echoes);
   free(f->members);
   free(f->codes);
   free(f->errors);
@@ -162,7 +206,9 @@ typedef struct binding {
 
 static int32_t bind_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   const binding *b = arg;
-  return bs_session_bind(f->members[rank], b->dims, b->n, err);
+  if (f->echoes != NULL && rank != f->first) return gecho_follow(f->echoes[rank], &f->tell, err);
+  const int32_t rc = bs_session_bind(f->members[rank], b->dims, b->n, err);
+  return f->echoes != NULL ? end_of_lead(f, rc, err) : rc;
 }
 
 int32_t gfront_bind(gfront *f, const bs_dim *const *dims, uint32_t n, bs_error *err) {
@@ -172,6 +218,7 @@ int32_t gfront_bind(gfront *f, const bs_dim *const *dims, uint32_t n, bs_error *
 
 static int32_t run_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   (void)arg;
+  if (f->echoes != NULL && rank != f->first) return gecho_run(f->echoes[rank], err);
   return bs_session_run(f->members[rank], err);
 }
 
@@ -191,6 +238,8 @@ static int32_t check_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 
 int32_t gfront_check(gfront *f, void (*each)(void *user, const bs_node_check *row), void *user,
                      bs_error *err) {
+  const int32_t rc = gdevice_has_values(gfront_lead(f)->rank, "a check of the model", err);
+  if (rc != BS_OK) return rc;
   checking c = {each, user};
   return run_all(f, check_member, &c, err);
 }
@@ -208,6 +257,8 @@ static int32_t trace_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 
 int32_t gfront_trace(gfront *f, void (*each)(void *user, const bs_node_trace *row), void *user,
                      bs_error *err) {
+  const int32_t rc = gdevice_has_values(gfront_lead(f)->rank, "a run with the values of its nodes", err);
+  if (rc != BS_OK) return rc;
   tracing t = {each, user};
   return run_all(f, trace_member, &t, err);
 }

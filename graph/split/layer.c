@@ -11,6 +11,7 @@
 #include "core/world/executor.h"
 #include "graph/ir/arena.h"
 #include "graph/run/weights.h"
+#include "graph/split/echo.h"
 #include "graph/split/method.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -61,13 +62,16 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
     rc = bs_method_propose(rank->context, l->arm->name, &l->spec, rank->api->rank(rank->rank),
                            core->method->world_size, &proposal, err);
   if (rc == BS_OK)
-    rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY",
-                        "a layer of the model", err);
+    rc = gdevice_fits(rank, proposal.weight_bytes, "a layer of the model", err);
   if (rc != BS_OK) return rc;
   if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
-  if (core->n_calls > 0) bs_rank_lend_calls(rank->rank, core->calls[core->n_calls - 1], core->calls_bytes);
-  rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
-                      split->bias != GNONE ? &bias.source : NULL, &made, err);
+  void *calls = core->n_calls > 0 ? core->calls[core->n_calls - 1] : core->device_calls;
+  if (calls != NULL) bs_rank_lend_calls(rank->rank, calls, core->calls_bytes);
+  rc = gtell_layer(core, l, &weights.source, split->bias != GNONE ? &bias.source : NULL, err);
+  if (rc == BS_OK)
+    rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
+                        split->bias != GNONE ? &bias.source : NULL, &made, err);
+  rc = gtell_done(core->method->tell, rc, err);
   bs_rank_lend_calls(rank->rank, NULL, 0);
   bs_rank_require(rank->rank, 0);
   if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
@@ -98,8 +102,13 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
   }
   if (most == 0 || most + BS_CALLS_EDGES <= core->calls_bytes) return BS_OK;
   const uint64_t bytes = (most + BS_CALLS_EDGES + 255u) & ~UINT64_C(255);
-  int32_t rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the workspace of layers", err);
-  void *block = rc == BS_OK ? aligned_alloc(256, bytes) : NULL;
+  int32_t rc = gdevice_fits(rank, bytes, "the workspace of layers", err);
+  void *block = rc == BS_OK && !rank->phantom ? aligned_alloc(256, bytes) : NULL;
+  if (rc == BS_OK && rank->phantom) {
+    rc = gdevice_take(core, rank, NULL, bytes, &core->device_calls, err);
+    if (rc == BS_OK) core->calls_bytes = bytes;
+    return rc;
+  }
   if (rc == BS_OK && (block == NULL || !ARRAY_GROW(core->calls, core->n_calls, core->cap_calls)))
     rc = no_memory(err);
   if (rc != BS_OK) {

@@ -35,6 +35,7 @@ typedef struct gmethod {
   uint32_t world_size;
   gmethod_probe *probes;
   uint32_t n_probes, cap_probes;
+  struct gtell *tell; /* echo.h: where other ranks follow this one; NULL */
 } gmethod;
 
 /* A layer of a session's rank. */
