@@ -15,13 +15,15 @@ enum { COLUMNS = 1, LAYER = 2, END = 3 };
 typedef struct echo_step {
   bs_plan *plan;
   uint32_t layer; /* GNONE: it has a plan */
+  uint32_t own;   /* 1: the plan is that of this step; 0: an earlier one's */
 } echo_step;
 
 struct gecho {
   gcore *core; /* weights that are whole, and memory of the device */
   grank *rank;
-  bs_layer **layers; /* as the lead's: by their number */
-  uint32_t n_layers, cap_layers;
+  bs_layer **layers; /* as the lead's: by their number; NULL: another one serves */
+  uint32_t *serves;  /* the number of that */
+  uint32_t n_layers, cap_layers, cap_serves;
   const gbinding *of; /* of the lead, whose steps these are; NULL: none */
   uint64_t made;      /* which one */
   echo_step *steps;
@@ -54,6 +56,22 @@ static uint32_t number_of(const gcore *core, const glayer *layer) {
   return i;
 }
 
+static int same_spec(const bs_layer_spec *a, const bs_layer_spec *b) {
+  return a->has_bias == b->has_bias && a->B == b->B && a->N == b->N && a->K == b->K && a->x_dtype == b->x_dtype &&
+         a->w_dtype == b->w_dtype && a->y_dtype == b->y_dtype && a->reduce_dtype == b->reduce_dtype &&
+         a->accumulate == b->accumulate && a->activation == b->activation && a->x_placement == b->x_placement &&
+         a->y_placement == b->y_placement && a->flags == b->flags;
+}
+
+/* Masks may look at weights: such layers are not alike. */
+static uint32_t find_like(const gtell *t, uint32_t number, const bs_layer_spec *spec, const char *arm) {
+  for (uint32_t i = 0; i < t->n_layers && i < number && spec->mask == NULL; i++)
+    if (t->layers[i].silent && t->layers[i].arm == arm && t->layers[i].spec.mask == NULL &&
+        same_spec(&t->layers[i].spec, spec))
+      return i;
+  return GNONE;
+}
+
 int32_t gtell_layer(const gcore *core, const glayer *l, const bs_source *weights, const bs_source *bias,
                     bs_error *err) {
   gtell *t = core->method->tell;
@@ -63,20 +81,78 @@ int32_t gtell_layer(const gcore *core, const glayer *l, const bs_source *weights
   t->weights = weights;
   t->bias = bias;
   t->layer = number_of(core, l);
+  t->like = find_like(t, t->layer, &l->spec, t->arm);
   t->calls_bytes = core->calls_bytes;
-  return say(t, LAYER, err);
+  if (t->layer == t->n_layers && !ARRAY_GROW(t->layers, t->n_layers, t->cap_layers)) return no_memory(err);
+  const int32_t rc = say(t, LAYER, err);
+  t->collectives = bs_rank_counter(t->rank, BS_COUNT_COLLECTIVES);
+  return rc;
+}
+
+static void keep_told(gtell *t) {
+  const uint64_t now = bs_rank_counter(t->rank, BS_COUNT_COLLECTIVES);
+  t->layers[t->layer] = (gtold){*t->spec, t->arm, now == t->collectives};
+  if (t->layer == t->n_layers) t->n_layers++;
 }
 
 int32_t gtell_done(gtell *t, int32_t rc, bs_error *err) {
   if (t == NULL) return rc;
+  if (t->what == LAYER && rc == BS_OK) keep_told(t);
   const int32_t met = bs_rank_barrier(t->rank, "split.done", rc == BS_OK ? err : NULL);
   return rc != BS_OK ? rc : met;
 }
 
+static int same_desc(const graph *g, uint32_t a, uint32_t b) {
+  if (a == GNONE || b == GNONE) return a == b;
+  const gvalue *x = &g->values[a], *y = &g->values[b];
+  return x->dtype == y->dtype && x->rank == y->rank &&
+         memcmp(x->dims, y->dims, x->rank * sizeof x->dims[0]) == 0 &&
+         memcmp(x->strides, y->strides, x->rank * sizeof x->strides[0]) == 0;
+}
+
+/* Their ops have the same query. */
+static int same_query(const graph *g, const gnode *a, const gnode *b) {
+  int same = a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out && a->activation == b->activation &&
+             a->accumulate == b->accumulate && memcmp(a->attrs, b->attrs, sizeof a->attrs) == 0 &&
+             memcmp(a->numbers, b->numbers, sizeof a->numbers) == 0;
+  if (same && a->op == GOP_MAP)
+    same = memcmp(&g->exprs[a->expr], &g->exprs[b->expr], sizeof g->exprs[0]) == 0;
+  for (uint32_t i = 0; same && i < a->n_in; i++) same = same_desc(g, a->in[i], b->in[i]);
+  for (uint32_t i = 0; same && i < a->n_out; i++) same = same_desc(g, a->out[i], b->out[i]);
+  return same;
+}
+
+/* Steps with a plan of their own: layers, and products with their weights. */
+static int is_alone(const graph *g, const gstep *s) {
+  return s->layer != NULL || graph_is_packed(g->nodes[s->node].op) || g->nodes[s->node].weight != GNONE;
+}
+
+static int32_t find_likes(gtell *t, const gbinding *b, bs_error *err) {
+  uint32_t *likes = realloc(t->likes, (b->n_steps + 1u) * sizeof *likes);
+  if (likes == NULL) return no_memory(err);
+  t->likes = likes;
+  for (uint32_t i = 0; i < b->n_steps; i++) {
+    const gstep *s = &b->steps[i];
+    uint32_t k = is_alone(b->g, s) ? i : 0;
+    while (k < i && (is_alone(b->g, &b->steps[k]) ||
+                     !same_query(b->g, &b->g->nodes[b->steps[k].node], &b->g->nodes[s->node])))
+      k++;
+    likes[i] = k;
+  }
+  return BS_OK;
+}
+
 int32_t gtell_end(gtell *t, const bs_session *session, bs_error *err) {
-  t->session = session;
-  const int32_t rc = say(t, END, err);
-  return rc == BS_OK ? gtell_done(t, rc, err) : rc;
+  int32_t made = session != NULL ? find_likes(t, session->bound, err) : BS_OK;
+  t->session = made == BS_OK ? session : NULL;
+  const int32_t rc = say(t, END, made == BS_OK ? err : NULL);
+  if (made == BS_OK) made = rc;
+  return rc == BS_OK ? gtell_done(t, made, err) : made;
+}
+
+void gtell_free(gtell *t) {
+  free(t->layers);
+  free(t->likes);
 }
 
 /* ---- an echo --------------------------------------------------------------------------------- */
@@ -95,7 +171,7 @@ int32_t gecho_open(bs_context *context, bs_rank *rank, gecho **out_echo, bs_erro
 
 static void drop_steps(gecho *e) {
   for (uint32_t i = 0; i < e->n_steps; i++)
-    if (e->steps[i].plan != NULL) e->rank->api->op_release(e->steps[i].plan);
+    if (e->steps[i].plan != NULL && e->steps[i].own) e->rank->api->op_release(e->steps[i].plan);
   free(e->steps);
   e->steps = NULL;
   e->n_steps = 0;
@@ -107,6 +183,7 @@ void gecho_close(gecho *e) {
   drop_steps(e);
   for (uint32_t i = 0; i < e->n_layers; i++) bs_layer_free(e->layers[i]);
   free(e->layers);
+  free(e->serves);
   gcore_close(e->core, e->rank);
   free(e);
 }
@@ -125,9 +202,26 @@ static int32_t ask_columns(const gecho *e, const gmethod *of, const bs_layer_spe
   return rc;
 }
 
+/* made NULL: an earlier one serves. A layer that was there stays then: it may serve others. */
+static void put_layer(gecho *e, uint32_t number, bs_layer *made, uint32_t serves) {
+  if (number == e->n_layers)
+    e->layers[e->n_layers++] = NULL;
+  if (made != NULL) {
+    bs_layer_free(e->layers[number]);
+    e->layers[number] = made;
+  }
+  e->serves[number] = serves;
+}
+
 static int32_t build(gecho *e, const gtell *t, bs_error *err) {
   bs_layer *made = NULL;
-  if (t->layer > e->n_layers || !ARRAY_GROW(e->layers, e->n_layers, e->cap_layers)) return no_memory(err);
+  if (t->layer > e->n_layers || !ARRAY_GROW(e->layers, e->n_layers, e->cap_layers) ||
+      !ARRAY_GROW(e->serves, e->n_layers, e->cap_serves))
+    return no_memory(err);
+  if (t->like != GNONE) {
+    put_layer(e, t->layer, NULL, t->like);
+    return BS_OK;
+  }
   int32_t rc = BS_OK;
   if (t->calls_bytes > e->core->calls_bytes) {
     rc = gdevice_take(e->core, e->rank, NULL, t->calls_bytes, &e->core->device_calls, err);
@@ -138,29 +232,33 @@ static int32_t build(gecho *e, const gtell *t, bs_error *err) {
     bs_rank_lend_calls(e->rank->rank, e->core->device_calls, e->core->calls_bytes);
   rc = bs_layer_build(e->rank->rank, t->arm, t->spec, t->weights, t->bias, &made, err);
   bs_rank_lend_calls(e->rank->rank, NULL, 0);
-  if (rc != BS_OK) return rc;
-  if (t->layer == e->n_layers)
-    e->n_layers++;
-  else
-    bs_layer_free(e->layers[t->layer]);
-  e->layers[t->layer] = made;
-  return BS_OK;
+  if (rc == BS_OK) put_layer(e, t->layer, made, t->layer);
+  return rc;
 }
 
-static int32_t prepare(gecho *e, const gbinding *b, const gstep *step, echo_step *out, bs_error *err) {
+static int32_t prepare(gecho *e, const gbinding *b, uint32_t at, uint32_t like, bs_error *err) {
+  const gstep *step = &b->steps[at];
+  echo_step *out = &e->steps[at];
   const gnode *n = &b->g->nodes[step->node];
   gquery q;
   out->layer = GNONE;
   if (step->layer != NULL) {
-    out->layer = number_of(b->core, step->layer);
-    return out->layer < e->n_layers ? BS_OK : no_memory(err);
+    const uint32_t number = number_of(b->core, step->layer);
+    out->layer = e->serves[number];
+    return BS_OK;
+  }
+  out->own = like == at;
+  if (!out->own) {
+    out->plan = e->steps[like].plan;
+    return BS_OK;
   }
   graph_query(b->g, n, &q);
   return graph_is_packed(n->op) ? gcore_product(e->core, e->rank, b->g, n, &q, &out->plan, err)
                                 : e->rank->api->op_prepare(e->rank->rank, &q.query, NULL, &out->plan, err);
 }
 
-static int32_t bind(gecho *e, const bs_session *lead, bs_error *err) {
+static int32_t bind(gecho *e, const gtell *t, bs_error *err) {
+  const bs_session *lead = t->session;
   const gbinding *b = lead->bound;
   if (e->of == b && e->made == lead->stats.plans_made) return BS_OK;
   drop_steps(e);
@@ -168,7 +266,7 @@ static int32_t bind(gecho *e, const bs_session *lead, bs_error *err) {
   if (e->steps == NULL) return no_memory(err);
   e->n_steps = b->n_steps;
   int32_t rc = BS_OK;
-  for (uint32_t i = 0; i < b->n_steps && rc == BS_OK; i++) rc = prepare(e, b, &b->steps[i], &e->steps[i], err);
+  for (uint32_t i = 0; i < b->n_steps && rc == BS_OK; i++) rc = prepare(e, b, i, t->likes[i], err);
   if (rc != BS_OK) return rc;
   e->of = b;
   e->made = lead->stats.plans_made;
@@ -185,7 +283,7 @@ int32_t gecho_follow(gecho *e, const gtell *t, bs_error *err) {
     if (met != BS_OK) return rc != BS_OK ? rc : met;
     if (rc == BS_OK && what == COLUMNS) rc = ask_columns(e, t->method, t->spec, err);
     if (rc == BS_OK && what == LAYER) rc = build(e, t, err);
-    if (rc == BS_OK && what == END && t->session != NULL) rc = bind(e, t->session, err);
+    if (rc == BS_OK && what == END && t->session != NULL) rc = bind(e, t, err);
     met = bs_rank_barrier(e->rank->rank, "split.done", rc == BS_OK ? err : NULL);
     if (met != BS_OK) return rc != BS_OK ? rc : met;
   }

@@ -12,7 +12,15 @@
 #include "graph/run/session.h"
 #include "graph/split/method.h"
 
-/* What the lead tells: the newest one. Pointers are the lead's, and live until gtell_done. */
+/* A layer that the lead has built. */
+typedef struct gtold {
+  bs_layer_spec spec;
+  const char *arm;
+  uint32_t silent; /* 1: it was built without a collective */
+} gtold;
+
+/* What the lead tells: the newest one. Pointers are the lead's, and live until gtell_done. An echo takes the
+ * same time for alike layers of other weights, and has one layer and one plan of each kind. */
 typedef struct gtell {
   bs_rank *rank; /* the lead's */
   uint32_t what;
@@ -21,7 +29,11 @@ typedef struct gtell {
   const char *arm;
   const bs_source *weights, *bias;
   uint32_t layer; /* its number among the lead's */
-  uint64_t calls_bytes;
+  uint32_t like;  /* an earlier one that serves an echo as well; GNONE: it builds the layer */
+  uint64_t calls_bytes, collectives;
+  gtold *layers;
+  uint32_t n_layers, cap_layers;
+  uint32_t *likes; /* of each step that is bound: the first one with such a plan */
   const bs_session *session; /* at the end; NULL: the lead has failed */
 } gtell;
 
@@ -33,6 +45,7 @@ int32_t gtell_layer(const gcore *core, const glayer *layer, const bs_source *wei
 int32_t gtell_done(gtell *tell, int32_t rc, bs_error *err);
 /* The lead has bound its session, or failed. Echoes then have plans for what is bound. */
 int32_t gtell_end(gtell *tell, const bs_session *session, bs_error *err);
+void gtell_free(gtell *tell); /* what it holds, not itself */
 
 typedef struct gecho gecho;
 int32_t gecho_open(bs_context *context, bs_rank *rank, gecho **out_echo, bs_error *err);

@@ -191,6 +191,7 @@ void gfront_close(gfront *f) {
     for (uint32_t r = 0; r < f->size && !bs_world_left_behind(f->world); r++) close_member(f, r, NULL, NULL);
   }
   free(f->echoes);
+  gtell_free(&f->tell);
   free(f->members);
   free(f->codes);
   free(f->errors);
