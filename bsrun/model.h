@@ -61,6 +61,7 @@ typedef struct model_asked {
   bs_model model;
   const char **lists[5];
   char *tuning; /* the tuning file; NULL: none */
+  bs_node *machine; /* the configuration with --hardware; NULL: none is given */
   int quiet;
   bsrun_progress progress; /* of what takes long; its first line comes after half a second */
   bs_progress_fn show;     /* NULL: no terminal */
@@ -79,6 +80,9 @@ int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
  * rank; 0: not given. */
 int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io_asked,
                          bs_error *err);
+/* Opens the context; with --hardware the simulated machine's, whose names are in asked->ranks then
+ * (model_machine.c). */
+int32_t model_machine_open(const args *a, model_asked *io_asked, bs_error *err);
 void model_ranks_free(bs_model_ranks *ranks);
 /* Warns, unless --quiet, that nodes ran on ref for the backend that was asked for, and notes products that no
  * rank splits. stats: bs_model_stats. */

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include "bsrun/model.h"
+#include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "lab/measure/constants.h"
 #include "lab/model/bench.h"
+#include "lab/model/simulated.h"
 #include "lab/stop.h"
 
 static const args_option model_bench_options[] = {
@@ -25,6 +27,7 @@ static const args_option model_bench_options[] = {
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTIONS_RANKS,
+    {OPT_HARDWARE, "simulate the runs on this machine; default: measure them on this one", 0},
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
@@ -79,7 +82,27 @@ static const bs_field peer_fields[] = {{"work", "", 0, 0},
                                        {"share", "of the read limit", BS_FIELD_RIGHT, 3},
                                        {"apart", "outputs apart", BS_FIELD_RIGHT, 2},
                                        {"version", "version", BS_FIELD_WIDE, 0}};
+static const bs_field simulated_fields[] = {{"work", "", 0, 0},
+                                            {"tokens", "tokens", BS_FIELD_RIGHT, 0},
+                                            {"method", "method", BS_FIELD_FOLD, 0},
+                                            {"world_size", "P", BS_FIELD_RIGHT, 0},
+                                            {"simulated_s", "s", BS_FIELD_RIGHT, 6},
+                                            {"tokens_per_s", "tokens/s", BS_FIELD_RIGHT, 4},
+                                            {"collectives_share", "in collectives", BS_FIELD_RIGHT, 3},
+                                            {"limit", "limit", 0, 0},
+                                            {"compute_us", "compute, us", BS_FIELD_RIGHT, 6},
+                                            {"memory_us", "memory, us", BS_FIELD_RIGHT, 6},
+                                            {"launch_us", "launch, us", BS_FIELD_RIGHT, 6},
+                                            {"wire_latency_us", "latency, us", BS_FIELD_RIGHT, 6},
+                                            {"wire_bytes_us", "wire, us", BS_FIELD_RIGHT, 6},
+                                            {"wait_us", "wait, us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 6},
+                                            {"collectives", "collectives", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                            {"nodes", "nodes", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                            {"flops", "FLOP", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                            {"bytes_per_device", "bytes a device", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                            {"domain", "domain", BS_FIELD_WIDE, 0}};
 enum {
+  N_SIMULATED_FIELDS = sizeof simulated_fields / sizeof simulated_fields[0],
   N_FIELDS = sizeof fields / sizeof fields[0],
   N_PEER_FIELDS = sizeof peer_fields / sizeof peer_fields[0],
   N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0],
@@ -135,12 +158,29 @@ static int32_t print_peer(int format, const json_t *rows, bs_error *err) {
   return rc;
 }
 
+static int32_t print_simulated(int format, const json_t *rows, int readable, bs_error *err) {
+  json_t *table = json_array(), *first = json_object_get(json_array_get(rows, 0), "simulated"), *row;
+  size_t i;
+  json_array_foreach(rows, i, row) {
+    json_t *line = json_copy(row);
+    json_object_update_missing(line, json_object_get(row, "simulated"));
+    json_array_append_new(table, line);
+  }
+  if (readable) simulated_print_head(first);
+  const int32_t rc = bs_report_print(stdout, format, simulated_fields, N_SIMULATED_FIELDS, table, err);
+  json_decref(table);
+  return rc;
+}
+
 static int32_t print_result(int format, const json_t *result, bs_error *err) {
   const json_t *nodes = json_object_get(result, "profile");
   const char *work = json_string_value(json_object_get(result, "profile_work"));
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
-  int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, json_object_get(result, "rows"), err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+  const json_t *rows = json_object_get(result, "rows");
+  if (json_object_get(json_array_get(rows, 0), "simulated") != NULL)
+    return print_simulated(format, rows, readable, err);
+  int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
   if (rc == BS_OK && readable) rc = print_peer(format, json_object_get(result, "rows"), err);
   if (rc == BS_OK && readable) print_unclear(json_object_get(result, "rows"));
   return rc == BS_OK && readable && nodes != NULL ? print_profile(format, work, nodes, err) : rc;
@@ -191,6 +231,18 @@ static int32_t read_peer(const args *a, peer_words *out, bs_model_bench *how, bs
   return BS_OK;
 }
 
+/* What times on this machine are asked for, a simulated run does not have. */
+static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err) {
+  static const char *const measured[] = {"peer", "seconds", "nodes", "threads"};
+  if (!asked->ranks.simulated) return BS_OK;
+  for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+    if (args_has(a, measured[i]))
+      return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s is of runs that are measured, not simulated",
+                          measured[i]);
+  if (asked->request.cache_tokens == 0) asked->request.cache_tokens = bs_model_simulated_cache(&asked->request);
+  return BS_OK;
+}
+
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
   bs_model_bench how = {.seconds = 2,
@@ -209,6 +261,7 @@ static int32_t bench(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = read_peer(a, &peer, &how, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   asked.request.last_logits = 1; /* what a generator asks for */
+  if (rc == BS_OK) rc = check_simulated(a, &asked, err);
   if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
   how.progress = asked.request.progress;
   how.user = asked.request.progress_user;

@@ -11,6 +11,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/config/short_names.h"
+#include "lab/clock.h"
 #include "lab/cores.h"
 #include "lab/error.h"
 
@@ -79,15 +80,26 @@ static int32_t refuse_ranks(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+/* Without a method there is one rank: in the world of a simulated machine, or in none. */
+static int32_t one_rank(const args *a, model_asked *io, bs_error *err) {
+  const int32_t rc = refuse_ranks(a, err);
+  if (rc != BS_OK || !io->ranks.simulated) return rc;
+  io->ranks.n = 1;
+  io->request.ranks = &io->ranks;
+  return BS_OK;
+}
+
 int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io,
                          bs_error *err) {
   bs_model_ranks *out = &io->ranks;
   const bs_method *methods[2] = {NULL, NULL};
   size_t n = 0;
   out->method = value_of(a, "method");
-  if (out->method == NULL) return refuse_ranks(a, err);
-  out->comm = value_of(a, "comm");
-  out->threads = (uint32_t)threads;
+  if (value_of(a, "comm") != NULL) out->comm = value_of(a, "comm");
+  out->simulated = (uint32_t)bs_clock_is_virtual(context, out->comm);
+  out->phantom = (uint32_t)bs_backend_is_phantom(context, io->request.backend);
+  out->threads = out->simulated ? 1 : (uint32_t)threads;
+  if (out->method == NULL) return one_rank(a, io, err);
   int32_t rc = find_methods(context, out->method, methods, &n, err);
   if (rc == BS_OK) rc = read_size(a, methods[0], out, err);
   if (rc == BS_OK) rc = read_mask(a, out, err);
@@ -95,7 +107,7 @@ int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, mo
   if (rc != BS_OK) return rc;
   io->request.ranks = out;
   const uint32_t each = threads > 0 ? (uint32_t)threads : 1;
-  if ((uint64_t)out->n * each > bs_machine_cores()) {
+  if (!out->simulated && (uint64_t)out->n * each > bs_machine_cores()) {
     bs_notes notes = {0};
     bs_note_crowd(out->n, each, &notes);
     for (size_t i = 0; i < notes.count; i++) bsrun_note(io->quiet, notes.items[i]);

@@ -18,10 +18,14 @@ typedef struct bs_model_words {
 typedef struct bs_model_ranks {
   uint32_t n;                  /* ranks */
   uint32_t threads;            /* of each; 0: cores / ranks */
-  const char *method, *comm;   /* comm NULL: threads */
+  const char *method, *comm;   /* method NULL: one rank; comm NULL: threads */
   const char **keys, **values; /* n_options: of the method */
   uint32_t n_options, has_mask;
   bs_mask mask;
+  /* Of a communicator with a virtual clock: the machine's name, and its collectives as bs_world_options has
+   * them. */
+  uint32_t simulated, phantom; /* phantom 1: without values */
+  const char *machine, *algorithm, *topology;
 } bs_model_ranks;
 
 typedef struct bs_model_request {

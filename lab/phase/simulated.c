@@ -100,6 +100,11 @@ static void take(void *user, const char *name, double value, const char *unit, c
   if (strcmp(name, "last_rank") == 0) s->last_rank = (uint32_t)value;
 }
 
+void bs_simulated_take(bs_world *world, bs_simulated *out) {
+  taking told = {.s = out};
+  bs_world_figures(world, take, &told);
+}
+
 const char *bs_simulated_limit(const bs_simulated *s) {
   const double of[] = {s->own[BS_SIM_COMPUTE], s->own[BS_SIM_MEMORY], s->own[BS_SIM_LAUNCH],
                        s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE], s->own[BS_SIM_WAIT]};
@@ -245,7 +250,7 @@ const char *bs_simulated_domain(const bs_simulated *s) {
   return fitted && !(s->outside_domain > 0) ? "in-domain" : "extrapolated";
 }
 
-static json_t *simulated_json(const bs_simulated *s, const char *machine) {
+json_t *bs_simulated_json(const bs_simulated *s, const char *machine) {
   json_t *out = json_object(), *path = json_object();
   json_object_set_new(out, "us", us(s->ps));
   for (int i = 0; i < BS_SIM_TERMS; ++i) {
@@ -380,7 +385,7 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   int32_t rc = simulate_method(e, c, work, &method, err);
   if (rc == BS_OK && (rc = bs_simulated_takes_time(method.ps, err)) != BS_OK) json_decref(method.steps);
   if (rc != BS_OK) return rc;
-  json_t *told = simulated_json(&method, machine_of(e));
+  json_t *told = bs_simulated_json(&method, machine_of(e));
   tell_beyond(e, c, &method, told);
   if (e->trace_file != NULL)
     json_object_set_new(
@@ -391,7 +396,7 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
     const bs_case alone = bs_simulated_dense(c);
     rc = bs_simulate_case(&alone, work, &dense, err);
     if (rc == BS_OK) {
-      json_object_set_new(told, "dense", simulated_json(&dense, machine_of(e)));
+      json_object_set_new(told, "dense", bs_simulated_json(&dense, machine_of(e)));
       json_object_set_new(told, "speedup", method.ps > 0 ? json_real(dense.ps / method.ps) : json_null());
       json_decref(dense.steps);
     }

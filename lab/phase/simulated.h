@@ -64,6 +64,11 @@ struct bs_simulated_et;
  * plugins.sim.trace_events), and its steps to `et` (simulated_et.h). Both may be NULL. */
 int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace,
                            struct bs_simulated_et *et, bs_simulated *out, bs_error *err);
+/* The figures of the newest run of a world with a virtual clock. out is all zero before; the caller frees
+ * out->steps. */
+void bs_simulated_take(struct bs_world *world, bs_simulated *out);
+/* The object `simulated` of a record. A new reference; machine NULL: it has no name. */
+json_t *bs_simulated_json(const bs_simulated *s, const char *machine);
 /* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" if no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
 /* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else
