@@ -239,6 +239,7 @@ static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err)
     if (args_has(a, measured[i]))
       return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s is of runs that are measured, not simulated",
                           measured[i]);
+  asked->request.shapes = asked->ranks.phantom;
   if (asked->request.cache_tokens == 0) asked->request.cache_tokens = bs_model_simulated_cache(&asked->request);
   return BS_OK;
 }

@@ -25,6 +25,12 @@ bs_session *gsession_lead(const bs_session *s) {
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+static int32_t no_weights(const bs_session *s, bs_error *err) {
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SHAPES", "%.200s has no weights", s->graph->model->path);
+  bs_error_hint(err, "a simulated machine runs it: bsrun model bench with --hardware, on the backend sim");
+  return BS_UNSUPPORTED;
+}
+
 static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *err) {
   bs_session_options own = *o;
   if (o->f64) own.backend = "ref";
@@ -33,6 +39,7 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
                         "sessions of different models share nothing");
   int32_t rc =
       gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
+  if (rc == BS_OK && s->graph->model->shapes && !s->rank->phantom) rc = no_weights(s, err);
   if (rc != BS_OK || o->share != NULL) return rc;
   s->core->slots = s->graph->model->slots;
   rc = gmethod_make(s->context, o, bs_world_size(s->rank->world), &s->core->method, err);

@@ -44,6 +44,7 @@ typedef struct bs_model_request {
   int64_t slots;            /* for a folder with config.json: bs_graph_options.slots */
   uint32_t cache_dtype;     /* bs_graph_options; so is last_logits */
   uint32_t last_logits;
+  uint32_t shapes;  /* bs_graph_options.shapes */
   uint32_t threads; /* 0: all processors that the process may use */
   uint32_t seed;    /* of made inputs */
   uint32_t profile;
