@@ -64,12 +64,13 @@ static int same_spec(const bs_layer_spec *a, const bs_layer_spec *b) {
 }
 
 /* Masks may look at weights: such layers are not alike. */
-static uint32_t find_like(const gtell *t, uint32_t number, const bs_layer_spec *spec, const char *arm) {
-  for (uint32_t i = 0; i < t->n_layers && i < number && spec->mask == NULL; i++)
-    if (t->layers[i].silent && t->layers[i].arm == arm && t->layers[i].spec.mask == NULL &&
-        same_spec(&t->layers[i].spec, spec))
-      return i;
-  return GNONE;
+const glayer *gtell_like(const gcore *core, const glayer *l) {
+  if (core->method->tell == NULL || l->spec.mask != NULL) return NULL;
+  for (uint32_t i = 0; i < core->n_layers && core->layers[i] != l; i++) {
+    const glayer *k = core->layers[i];
+    if (k->like == NULL && k->arm == l->arm && k->spec.mask == NULL && same_spec(&k->spec, &l->spec)) return k;
+  }
+  return NULL;
 }
 
 int32_t gtell_layer(const gcore *core, const glayer *l, const bs_source *weights, const bs_source *bias,
@@ -81,23 +82,14 @@ int32_t gtell_layer(const gcore *core, const glayer *l, const bs_source *weights
   t->weights = weights;
   t->bias = bias;
   t->layer = number_of(core, l);
-  t->like = find_like(t, t->layer, &l->spec, t->arm);
+  const glayer *like = gtell_like(core, l);
+  t->like = like != NULL ? number_of(core, like) : GNONE;
   t->calls_bytes = core->calls_bytes;
-  if (t->layer == t->n_layers && !ARRAY_GROW(t->layers, t->n_layers, t->cap_layers)) return no_memory(err);
-  const int32_t rc = say(t, LAYER, err);
-  t->collectives = bs_rank_counter(t->rank, BS_COUNT_COLLECTIVES);
-  return rc;
-}
-
-static void keep_told(gtell *t) {
-  const uint64_t now = bs_rank_counter(t->rank, BS_COUNT_COLLECTIVES);
-  t->layers[t->layer] = (gtold){*t->spec, t->arm, now == t->collectives};
-  if (t->layer == t->n_layers) t->n_layers++;
+  return say(t, LAYER, err);
 }
 
 int32_t gtell_done(gtell *t, int32_t rc, bs_error *err) {
   if (t == NULL) return rc;
-  if (t->what == LAYER && rc == BS_OK) keep_told(t);
   const int32_t met = bs_rank_barrier(t->rank, "split.done", rc == BS_OK ? err : NULL);
   return rc != BS_OK ? rc : met;
 }
@@ -151,7 +143,6 @@ int32_t gtell_end(gtell *t, const bs_session *session, bs_error *err) {
 }
 
 void gtell_free(gtell *t) {
-  free(t->layers);
   free(t->likes);
 }
 

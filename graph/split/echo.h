@@ -12,15 +12,8 @@
 #include "graph/run/session.h"
 #include "graph/split/method.h"
 
-/* A layer that the lead has built. */
-typedef struct gtold {
-  bs_layer_spec spec;
-  const char *arm;
-  uint32_t silent; /* 1: it was built without a collective */
-} gtold;
-
-/* What the lead tells: the newest one. Pointers are the lead's, and live until gtell_done. An echo takes the
- * same time for alike layers of other weights, and has one layer and one plan of each kind. */
+/* What the lead tells: the newest one. Pointers are the lead's, and live until gtell_done. Alike layers of other
+ * weights take the same time: a rank has one layer of each kind, and an echo one plan. */
 typedef struct gtell {
   bs_rank *rank; /* the lead's */
   uint32_t what;
@@ -29,10 +22,8 @@ typedef struct gtell {
   const char *arm;
   const bs_source *weights, *bias;
   uint32_t layer; /* its number among the lead's */
-  uint32_t like;  /* an earlier one that serves an echo as well; GNONE: it builds the layer */
-  uint64_t calls_bytes, collectives;
-  gtold *layers;
-  uint32_t n_layers, cap_layers;
+  uint32_t like;  /* an earlier one that serves as well; GNONE: the layer is built */
+  uint64_t calls_bytes;
   uint32_t *likes; /* of each step that is bound: the first one with such a plan */
   const bs_session *session; /* at the end; NULL: the lead has failed */
 } gtell;
@@ -41,6 +32,8 @@ typedef struct gtell {
 int32_t gtell_columns(gtell *tell, gmethod *method, const bs_layer_spec *spec, bs_error *err);
 int32_t gtell_layer(const gcore *core, const glayer *layer, const bs_source *weights, const bs_source *bias,
                     bs_error *err);
+/* An earlier layer that serves this one as well, where ranks have no values and follow each other; else NULL. */
+const glayer *gtell_like(const gcore *core, const glayer *layer);
 /* It has done so, with rc, which is returned; or an error of its own. */
 int32_t gtell_done(gtell *tell, int32_t rc, bs_error *err);
 /* The lead has bound its session, or failed. Echoes then have plans for what is bound. */

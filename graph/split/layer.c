@@ -42,6 +42,13 @@ static int32_t owned_bytes(glayer *l, bs_layer *layer, uint64_t *out_bytes, bs_e
   return BS_OK;
 }
 
+/* The device counts the weights of a layer that another one serves. */
+static int32_t take_alike(gcore *core, grank *rank, const glayer *like, uint64_t *out_bytes, bs_error *err) {
+  void *unused;
+  *out_bytes = like->bytes;
+  return gdevice_take(core, rank, NULL, like->bytes, &unused, err);
+}
+
 /* Builds the layer; one that it replaces is freed when the new one is there. F has the rows of its weight in
  * the order in which ranks hold them, S its columns. */
 static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, glayer *l, bs_error *err) {
@@ -67,14 +74,15 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
   void *calls = core->n_calls > 0 ? core->calls[core->n_calls - 1] : core->device_calls;
   if (calls != NULL) bs_rank_lend_calls(rank->rank, calls, core->calls_bytes);
+  const glayer *like = gtell_like(core, l);
   rc = gtell_layer(core, l, &weights.source, split->bias != GNONE ? &bias.source : NULL, err);
-  if (rc == BS_OK)
+  if (rc == BS_OK && like == NULL)
     rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
                         split->bias != GNONE ? &bias.source : NULL, &made, err);
   rc = gtell_done(core->method->tell, rc, err);
   bs_rank_lend_calls(rank->rank, NULL, 0);
   bs_rank_require(rank->rank, 0);
-  if (rc == BS_OK) rc = owned_bytes(l, made, &bytes, err);
+  if (rc == BS_OK) rc = like != NULL ? take_alike(core, rank, like, &bytes, err) : owned_bytes(l, made, &bytes, err);
   if (rc != BS_OK) {
     bs_layer_free(made);
     return rc;
@@ -82,8 +90,9 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   core->pack_s += bs_clock_s() - began;
   core->packed_bytes += bytes - l->bytes;
   gweight_drop(&l->weight, NULL);
-  bs_layer_free(l->layer);
-  l->layer = made;
+  if (like == NULL) bs_layer_free(l->layer); /* else it may serve others */
+  if (like == NULL) l->layer = made;
+  l->like = like;
   l->bytes = bytes;
   return BS_OK;
 }
@@ -209,7 +218,7 @@ int32_t glayer_gather(grank *r, const bs_tensor *x, bs_tensor *out, bs_error *er
 }
 
 int32_t glayer_run(const glayer *l, bs_tensor *const *args, bs_error *err) {
-  return bs_layer_forward(l->layer, args[0], args[3], NULL, err);
+  return bs_layer_forward(l->like != NULL ? l->like->layer : l->layer, args[0], args[3], NULL, err);
 }
 
 void glayer_free_all(gcore *core) {

@@ -44,7 +44,8 @@ typedef struct glayer {
   bs_layer_spec spec;   /* B: the rows that it was built for */
   const gmethod_arm *arm;
   bs_layer *layer;
-  uint64_t bytes; /* of the weights that the rank owns */
+  const struct glayer *like; /* whose layer serves it too (echo.h); NULL: its own */
+  uint64_t bytes;            /* of the weights that the rank owns */
 } glayer;
 
 /* NULL in *out_method where the options name no method. gmethod_free(NULL) does nothing. */
