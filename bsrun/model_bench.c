@@ -178,9 +178,8 @@ static int32_t print_result(int format, const json_t *result, bs_error *err) {
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
   const json_t *rows = json_object_get(result, "rows");
-  if (json_object_get(json_array_get(rows, 0), "simulated") != NULL)
-    return print_simulated(format, rows, readable, err);
-  int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
+  const int simulated = json_object_get(json_array_get(rows, 0), "simulated") != NULL;
+  int32_t rc = simulated ? print_simulated(format, rows, readable, err) : bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
   if (rc == BS_OK && readable) rc = print_peer(format, json_object_get(result, "rows"), err);
   if (rc == BS_OK && readable) print_unclear(json_object_get(result, "rows"));
   return rc == BS_OK && readable && nodes != NULL ? print_profile(format, work, nodes, err) : rc;
@@ -233,12 +232,14 @@ static int32_t read_peer(const args *a, peer_words *out, bs_model_bench *how, bs
 
 /* What times on this machine are asked for, a simulated run does not have. */
 static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err) {
-  static const char *const measured[] = {"peer", "seconds", "nodes", "threads"};
+  static const char *const measured[] = {"peer", "seconds", "threads"};
   if (!asked->ranks.simulated) return BS_OK;
   for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
     if (args_has(a, measured[i]))
       return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s is of runs that are measured, not simulated",
                           measured[i]);
+  if (args_has(a, "nodes") && !asked->ranks.phantom)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--show nodes of a simulated run is of --backend sim");
   asked->request.shapes = asked->ranks.phantom;
   if (asked->request.cache_tokens == 0) asked->request.cache_tokens = bs_model_simulated_cache(&asked->request);
   return BS_OK;

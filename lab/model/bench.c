@@ -336,11 +336,22 @@ json_t *bs_model_by_time(const json_t *nodes) {
   return rows;
 }
 
+static int32_t read_profile(const bs_model *m, json_t **out, bs_error *err) {
+  char *text = NULL;
+  const int32_t rc = bs_model_text(m, BS_REPORT_PROFILE, 1, &text, err);
+  json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  if (rc != BS_OK) return rc;
+  *out = bs_model_by_time(json_object_get(report, "nodes"));
+  const int read = report != NULL;
+  json_decref(report);
+  return read ? BS_OK : bs_error_set(err, BS_INTERNAL, "BS-MODEL-PROFILE", "the profile is no JSON");
+}
+
 /* A second session of the same weights, which reads a clock between nodes: its runs are not those timed. */
 static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error *err) {
   bs_model view = *b->model; /* the same inputs, another session */
   bs_model_request request = *b->request;
-  char *text = NULL;
   request.profile = 1;
   view.session = NULL;
   view.made = NULL; /* its own */
@@ -355,14 +366,7 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
   const double end = bs_clock_s() + fmin(b->asked->seconds, PROFILE_SECONDS);
   for (int i = 0; rc == BS_OK && (i < 3 || (bs_clock_s() < end && bs_stop_asked() == 0)); i++)
     rc = run_once(b, view.session, err);
-  if (rc == BS_OK) rc = bs_model_text(&view, BS_REPORT_PROFILE, 1, &text, err);
-  json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
-  if (rc == BS_OK) {
-    *out = bs_model_by_time(json_object_get(report, "nodes"));
-    if (report == NULL) rc = bs_error_set(err, BS_INTERNAL, "BS-MODEL-PROFILE", "the profile is no JSON");
-  }
-  json_decref(report);
-  free(text);
+  if (rc == BS_OK) rc = read_profile(&view, out, err);
   bs_session_close(view.session);
   bs_model_free_made(&view);
   return rc;
@@ -387,6 +391,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   if (r.ranks != NULL) r.threads = r.ranks->n * (r.ranks->threads > 0 ? r.ranks->threads : 1);
   if (r.threads == 0) r.threads = bs_machine_cores();
   r.bind = asked->peer != NULL; /* on the cores that the peer has */
+  r.profile = r.ranks != NULL && r.ranks->simulated && asked->profile; /* a virtual clock takes no time to read */
   benching b = {.context = context,
                 .request = &r,
                 .asked = asked,
@@ -407,7 +412,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   bs_load_now(&after);
   json_t *memory = is_simulated(&b) ? NULL : bs_model_bench_memory(model, b.arena, b.before, info.cache_tokens);
   if (bs_stop_asked() != 0 && json_array_size(b.rows) > 0) rc = BS_OK; /* the rows until then */
-  if (rc == BS_OK && asked->profile && bs_stop_asked() == 0) rc = profile(context, &b, &nodes, err);
+  if (rc == BS_OK && asked->profile && bs_stop_asked() == 0)
+    rc = is_simulated(&b) ? read_profile(model, &nodes, err) : profile(context, &b, &nodes, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O?, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
                      "backend", b.backend, "threads", (int)b.threads, "dims", bs_model_dims(model),
