@@ -6,6 +6,7 @@
 #include "bsrun/opening.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
+#include "core/plugin/registry.h"
 #include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
@@ -17,11 +18,15 @@ static const char *text_of(const bs_node *config, const char *key) {
 }
 
 int32_t model_machine_open(const args *a, model_asked *io, bs_error *err) {
+  const bs_comm *comm = NULL;
+  void *state = NULL;
   if (args_value(a, "hardware") == NULL) return plugins_open_context(a, NULL, 0, &io->context, err);
   int32_t rc = bsrun_base_config(a, &io->machine, err);
   if (rc == BS_OK) rc = bs_context_of_config(io->machine, BS_LOG_WARN, bsrun_log, NULL, &io->context, err);
   if (rc != BS_OK) return rc;
   io->ranks.comm = text_of(io->machine, "hardware.comm");
+  if (io->ranks.comm != NULL) rc = bs_find_comm(io->context, io->ranks.comm, &comm, &state, err);
+  if (rc != BS_OK) return rc;
   if (io->request.backend == NULL) io->request.backend = text_of(io->machine, "hardware.backend");
   if (bs_clock_is_virtual(io->context, io->ranks.comm)) {
     io->ranks.machine = text_of(io->machine, "hardware.name");
