@@ -60,7 +60,7 @@ typedef struct model_asked {
   bs_context *context;
   bs_model model;
   const char **lists[5];
-  char *tuning; /* the tuning file; NULL: none */
+  char *tuning;     /* the tuning file; NULL: none */
   bs_node *machine; /* the configuration with --hardware; NULL: none is given */
   int quiet;
   bsrun_progress progress; /* of what takes long; its first line comes after half a second */

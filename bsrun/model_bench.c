@@ -82,25 +82,26 @@ static const bs_field peer_fields[] = {{"work", "", 0, 0},
                                        {"share", "of the read limit", BS_FIELD_RIGHT, 3},
                                        {"apart", "outputs apart", BS_FIELD_RIGHT, 2},
                                        {"version", "version", BS_FIELD_WIDE, 0}};
-static const bs_field simulated_fields[] = {{"work", "", 0, 0},
-                                            {"tokens", "tokens", BS_FIELD_RIGHT, 0},
-                                            {"method", "method", BS_FIELD_FOLD, 0},
-                                            {"world_size", "P", BS_FIELD_RIGHT, 0},
-                                            {"simulated_s", "s", BS_FIELD_RIGHT, 6},
-                                            {"tokens_per_s", "tokens/s", BS_FIELD_RIGHT, 4},
-                                            {"collectives_share", "in collectives", BS_FIELD_RIGHT, 3},
-                                            {"limit", "limit", 0, 0},
-                                            {"compute_us", "compute, us", BS_FIELD_RIGHT, 6},
-                                            {"memory_us", "memory, us", BS_FIELD_RIGHT, 6},
-                                            {"launch_us", "launch, us", BS_FIELD_RIGHT, 6},
-                                            {"wire_latency_us", "latency, us", BS_FIELD_RIGHT, 6},
-                                            {"wire_bytes_us", "wire, us", BS_FIELD_RIGHT, 6},
-                                            {"wait_us", "wait, us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 6},
-                                            {"collectives", "collectives", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
-                                            {"nodes", "nodes", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
-                                            {"flops", "FLOP", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
-                                            {"bytes_per_device", "bytes a device", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
-                                            {"domain", "domain", BS_FIELD_WIDE, 0}};
+static const bs_field simulated_fields[] = {
+    {"work", "", 0, 0},
+    {"tokens", "tokens", BS_FIELD_RIGHT, 0},
+    {"method", "method", BS_FIELD_FOLD, 0},
+    {"world_size", "P", BS_FIELD_RIGHT, 0},
+    {"simulated_s", "s", BS_FIELD_RIGHT, 6},
+    {"tokens_per_s", "tokens/s", BS_FIELD_RIGHT, 4},
+    {"collectives_share", "in collectives", BS_FIELD_RIGHT, 3},
+    {"limit", "limit", 0, 0},
+    {"compute_us", "compute, us", BS_FIELD_RIGHT, 6},
+    {"memory_us", "memory, us", BS_FIELD_RIGHT, 6},
+    {"launch_us", "launch, us", BS_FIELD_RIGHT, 6},
+    {"wire_latency_us", "latency, us", BS_FIELD_RIGHT, 6},
+    {"wire_bytes_us", "wire, us", BS_FIELD_RIGHT, 6},
+    {"wait_us", "wait, us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 6},
+    {"collectives", "collectives", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"nodes", "nodes", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"flops", "FLOP", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"bytes_per_device", "bytes a device", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"domain", "domain", BS_FIELD_WIDE, 0}};
 enum {
   N_SIMULATED_FIELDS = sizeof simulated_fields / sizeof simulated_fields[0],
   N_FIELDS = sizeof fields / sizeof fields[0],
@@ -179,7 +180,8 @@ static int32_t print_result(int format, const json_t *result, bs_error *err) {
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
   const json_t *rows = json_object_get(result, "rows");
   const int simulated = json_object_get(json_array_get(rows, 0), "simulated") != NULL;
-  int32_t rc = simulated ? print_simulated(format, rows, readable, err) : bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
+  int32_t rc = simulated ? print_simulated(format, rows, readable, err)
+                         : bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
   if (rc == BS_OK && readable) rc = print_peer(format, json_object_get(result, "rows"), err);
   if (rc == BS_OK && readable) print_unclear(json_object_get(result, "rows"));
   return rc == BS_OK && readable && nodes != NULL ? print_profile(format, work, nodes, err) : rc;
@@ -241,7 +243,8 @@ static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err)
   if (args_has(a, "nodes") && !asked->ranks.phantom)
     return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--show nodes of a simulated run is of --backend sim");
   asked->request.shapes = asked->ranks.phantom;
-  if (asked->request.cache_tokens == 0) asked->request.cache_tokens = bs_model_simulated_cache(&asked->request);
+  if (asked->request.cache_tokens == 0)
+    asked->request.cache_tokens = bs_model_simulated_cache(&asked->request);
   return BS_OK;
 }
 

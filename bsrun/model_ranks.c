@@ -8,10 +8,10 @@
 #include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/config/short_names.h"
-#include "lab/clock.h"
 #include "lab/cores.h"
 #include "lab/error.h"
 

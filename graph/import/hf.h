@@ -22,9 +22,9 @@ typedef struct hf_weights {
   bs_span *spans; /* names of the tensors, in the order of the files */
   const bs_st_tensor **tensors;
   uint32_t n_tensors;
-  unsigned char *read;  /* of each tensor: 1 when the model reads it */
-  bs_names by_name;     /* to an index of tensors */
-  struct hf_gguf *gguf; /* NULL: a folder */
+  unsigned char *read;      /* of each tensor: 1 when the model reads it */
+  bs_names by_name;         /* to an index of tensors */
+  struct hf_gguf *gguf;     /* NULL: a folder */
   struct hf_shapes *shapes; /* of a folder without weights (hf_shapes.c); NULL: it has them */
 } hf_weights;
 
@@ -36,7 +36,8 @@ void hf_shapes_close(struct hf_shapes *shapes);
 /* 1: a model of this kind has the tensor, though no key says so. */
 int hf_shapes_has(struct hf_build *b, const char *name);
 /* The tensor of that name, made when it is new. NULL: b->rc tells. */
-const bs_st_tensor *hf_shapes_tensor(struct hf_build *b, const char *name, uint32_t rank, const int64_t *dims);
+const bs_st_tensor *hf_shapes_tensor(struct hf_build *b, const char *name, uint32_t rank,
+                                     const int64_t *dims);
 /* Opens model.safetensors, or the files that model.safetensors.index.json names. */
 int32_t hf_weights_open(const char *folder, hf_weights *out_weights, bs_error *err);
 int32_t hf_weights_unchanged(const hf_weights *weights, bs_error *err);

@@ -168,8 +168,8 @@ static const char quantized[] =
 /* The tensor, checked and marked as read; NULL: b->rc tells. dtype 0: of GGUF, not a float. */
 static const bs_st_tensor *checked(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
   if (b->rc != BS_OK) return NULL;
-  const bs_st_tensor *t = b->weights->shapes != NULL ? hf_shapes_tensor(b, name, rank, dims)
-                                                     : hf_weights_find(b->weights, name);
+  const bs_st_tensor *t =
+      b->weights->shapes != NULL ? hf_shapes_tensor(b, name, rank, dims) : hf_weights_find(b->weights, name);
   if (b->rc != BS_OK) return NULL;
   if (t == NULL) {
     char own[GGUF_NAME];

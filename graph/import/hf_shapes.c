@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * hf_shapes.c - a folder that has config.json and no weights (bs_graph_options.shapes): each tensor that a
- * builder asks for is made of zeros, in pages that the system does not keep. Called by hf_build.c and hf.c. */
+ * builder asks for is made of zeros, in pages that the system does not keep. Called by hf_build.c and hf.c.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * device.c - memory of a rank whose backend holds no values (BS_BACKEND_PHANTOM): addresses that nothing reads
- * or writes. They are taken so that the device counts them, and refuses a model that it has no room for. */
+ * device.c - memory of a rank whose backend holds no values (BS_BACKEND_PHANTOM): addresses that nothing
+ * reads or writes. They are taken so that the device counts them, and refuses a model that it has no room
+ * for. */
 #include "core/base/error.h"
 #include "core/base/memory.h"
 #include "core/world/executor.h"
@@ -15,8 +16,11 @@ int32_t gdevice_take(gcore *core, grank *rank, const void *of, uint64_t bytes, v
     *out_data = known->tensor.data;
     return BS_OK;
   }
-  const bs_tensor_desc desc = {
-      .struct_size = (uint32_t)sizeof desc, .dtype = BS_U8, .rank = 1, .dims = {(int64_t)bytes}, .strides = {1}};
+  const bs_tensor_desc desc = {.struct_size = (uint32_t)sizeof desc,
+                               .dtype = BS_U8,
+                               .rank = 1,
+                               .dims = {(int64_t)bytes},
+                               .strides = {1}};
   if (bytes > INT64_MAX || !ARRAY_GROW(core->blocks, core->n_blocks, core->cap_blocks))
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
   gdevice *block = &core->blocks[core->n_blocks];

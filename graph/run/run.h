@@ -26,8 +26,8 @@ static inline uint64_t tensor_elements(const bs_tensor *t) {
 typedef struct grank {
   bs_context *context;
   bs_world *world;
-  bs_rank *rank;   /* between grank_enter and grank_leave; inside: always */
-  uint32_t inside; /* 1: the rank is that of a function which its world runs (bs_session_options.rank) */
+  bs_rank *rank;    /* between grank_enter and grank_leave; inside: always */
+  uint32_t inside;  /* 1: the rank is that of a function which its world runs (bs_session_options.rank) */
   uint32_t phantom; /* 1: its backend's memory holds no values (BS_BACKEND_PHANTOM) */
   const bs_rank_api *api;
   uint32_t depth;
@@ -129,11 +129,12 @@ typedef struct gcore {
   double pack_s;
   struct gmethod *method; /* NULL: no method splits products */
   struct glayer **layers;
-  void **calls; /* memory of one call of a layer: the newest block, and those of layers that were built over it */
+  void **calls; /* memory of one call of a layer: the newest block, and those of layers that were built over
+                   it */
   uint64_t calls_bytes; /* of the newest */
   uint32_t n_layers, cap_layers, n_calls, cap_calls;
   void *device_calls; /* of a rank without values: memory of one call; calls is empty */
-  gdevice *blocks; /* of a rank without values: all memory of the session (device.c) */
+  gdevice *blocks;    /* of a rank without values: all memory of the session (device.c) */
   uint32_t n_blocks, cap_blocks;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
   void *progress_user;

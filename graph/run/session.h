@@ -34,11 +34,11 @@ struct bs_session {
   gbinding **bindings;
   uint32_t n_bindings; /* places */
   uint32_t passes_off, f64, profile, tokenwise, exact;
-  int64_t slot;     /* that row 0 of a run uses */
-  char *weights;    /* as the options; NULL */
-  uint32_t x_bytes; /* lower_options */
-  void **memory;    /* of each port, the caller's; NULL: not set */
-  void *workspace;  /* the caller's; NULL: the binding's own */
+  int64_t slot;       /* that row 0 of a run uses */
+  char *weights;      /* as the options; NULL */
+  uint32_t x_bytes;   /* lower_options */
+  void **memory;      /* of each port, the caller's; NULL: not set */
+  void *workspace;    /* the caller's; NULL: the binding's own */
   struct gtell *tell; /* graph/split/echo.h: other ranks follow this one; NULL */
   uint64_t clock;
   uint64_t dropped[GSESSION_DROPPED]; /* hashes of the sizes of bindings that made room, the last ones */

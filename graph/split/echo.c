@@ -57,9 +57,10 @@ static uint32_t number_of(const gcore *core, const glayer *layer) {
 }
 
 static int same_spec(const bs_layer_spec *a, const bs_layer_spec *b) {
-  return a->has_bias == b->has_bias && a->B == b->B && a->N == b->N && a->K == b->K && a->x_dtype == b->x_dtype &&
-         a->w_dtype == b->w_dtype && a->y_dtype == b->y_dtype && a->reduce_dtype == b->reduce_dtype &&
-         a->accumulate == b->accumulate && a->activation == b->activation && a->x_placement == b->x_placement &&
+  return a->has_bias == b->has_bias && a->B == b->B && a->N == b->N && a->K == b->K &&
+         a->x_dtype == b->x_dtype && a->w_dtype == b->w_dtype && a->y_dtype == b->y_dtype &&
+         a->reduce_dtype == b->reduce_dtype && a->accumulate == b->accumulate &&
+         a->activation == b->activation && a->x_placement == b->x_placement &&
          a->y_placement == b->y_placement && a->flags == b->flags;
 }
 
@@ -68,7 +69,8 @@ const glayer *gtell_like(const gcore *core, const glayer *l) {
   if (core->method->tell == NULL || l->spec.mask != NULL) return NULL;
   for (uint32_t i = 0; i < core->n_layers && core->layers[i] != l; i++) {
     const glayer *k = core->layers[i];
-    if (k->like == NULL && k->arm == l->arm && k->spec.mask == NULL && same_spec(&k->spec, &l->spec)) return k;
+    if (k->like == NULL && k->arm == l->arm && k->spec.mask == NULL && same_spec(&k->spec, &l->spec))
+      return k;
   }
   return NULL;
 }
@@ -195,8 +197,7 @@ static int32_t ask_columns(const gecho *e, const gmethod *of, const bs_layer_spe
 
 /* made NULL: an earlier one serves. A layer that was there stays then: it may serve others. */
 static void put_layer(gecho *e, uint32_t number, bs_layer *made, uint32_t serves) {
-  if (number == e->n_layers)
-    e->layers[e->n_layers++] = NULL;
+  if (number == e->n_layers) e->layers[e->n_layers++] = NULL;
   if (made != NULL) {
     bs_layer_free(e->layers[number]);
     e->layers[number] = made;

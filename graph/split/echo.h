@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * echo.h - ranks without values (BS_BACKEND_PHANTOM) that follow one of them. All ranks of a model have the same
- * graph but for offsets, which nothing reads there. So one rank, the lead, has a session, and lowers and plans
- * the model. Each other rank has an echo: its own layers and its own plans for the graph of the lead.
+ * echo.h - ranks without values (BS_BACKEND_PHANTOM) that follow one of them. All ranks of a model have the
+ * same graph but for offsets, which nothing reads there. So one rank, the lead, has a session, and lowers and
+ * plans the model. Each other rank has an echo: its own layers and its own plans for the graph of the lead.
  *
  * While the lead binds, it tells what every rank does together: which columns a method gives a rank, and each
  * layer that is built. The echoes do the same in step. Between two barriers they read what the lead has; then
- * both work; the third barrier ends it. All ranks of one process; functions are called from the rank's thread.
+ * both work; the third barrier ends it. All ranks of one process; functions are called from the rank's
+ * thread.
  */
 #ifndef BS_GRAPH_SPLIT_ECHO_H
 #define BS_GRAPH_SPLIT_ECHO_H
 #include "graph/run/session.h"
 #include "graph/split/method.h"
 
-/* What the lead tells: the newest one. Pointers are the lead's, and live until gtell_done. Alike layers of other
- * weights take the same time: a rank has one layer of each kind, and an echo one plan. */
+/* What the lead tells: the newest one. Pointers are the lead's, and live until gtell_done. Alike layers of
+ * other weights take the same time: a rank has one layer of each kind, and an echo one plan. */
 typedef struct gtell {
   bs_rank *rank; /* the lead's */
   uint32_t what;
@@ -24,7 +25,7 @@ typedef struct gtell {
   uint32_t layer; /* its number among the lead's */
   uint32_t like;  /* an earlier one that serves as well; GNONE: the layer is built */
   uint64_t calls_bytes;
-  uint32_t *likes; /* of each step that is bound: the first one with such a plan */
+  uint32_t *likes;           /* of each step that is bound: the first one with such a plan */
   const bs_session *session; /* at the end; NULL: the lead has failed */
 } gtell;
 
@@ -32,7 +33,8 @@ typedef struct gtell {
 int32_t gtell_columns(gtell *tell, gmethod *method, const bs_layer_spec *spec, bs_error *err);
 int32_t gtell_layer(const gcore *core, const glayer *layer, const bs_source *weights, const bs_source *bias,
                     bs_error *err);
-/* An earlier layer that serves this one as well, where ranks have no values and follow each other; else NULL. */
+/* An earlier layer that serves this one as well, where ranks have no values and follow each other; else NULL.
+ */
 const glayer *gtell_like(const gcore *core, const glayer *layer);
 /* It has done so, with rc, which is returned; or an error of its own. */
 int32_t gtell_done(gtell *tell, int32_t rc, bs_error *err);

@@ -16,7 +16,7 @@ struct gfront {
   bs_session **members; /* of each rank; NULL: of another process, or not open */
   gecho **echoes;       /* of ranks without values, which follow the first; NULL: each has a member */
   gtell tell;
-  int32_t *codes;       /* of the newest call */
+  int32_t *codes; /* of the newest call */
   bs_error *errors;
 };
 

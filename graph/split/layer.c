@@ -68,8 +68,7 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   if (rc == BS_OK)
     rc = bs_method_propose(rank->context, l->arm->name, &l->spec, rank->api->rank(rank->rank),
                            core->method->world_size, &proposal, err);
-  if (rc == BS_OK)
-    rc = gdevice_fits(rank, proposal.weight_bytes, "a layer of the model", err);
+  if (rc == BS_OK) rc = gdevice_fits(rank, proposal.weight_bytes, "a layer of the model", err);
   if (rc != BS_OK) return rc;
   if (core->method->bits == BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
   void *calls = core->n_calls > 0 ? core->calls[core->n_calls - 1] : core->device_calls;
@@ -82,7 +81,8 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   rc = gtell_done(core->method->tell, rc, err);
   bs_rank_lend_calls(rank->rank, NULL, 0);
   bs_rank_require(rank->rank, 0);
-  if (rc == BS_OK) rc = like != NULL ? take_alike(core, rank, like, &bytes, err) : owned_bytes(l, made, &bytes, err);
+  if (rc == BS_OK)
+    rc = like != NULL ? take_alike(core, rank, like, &bytes, err) : owned_bytes(l, made, &bytes, err);
   if (rc != BS_OK) {
     bs_layer_free(made);
     return rc;

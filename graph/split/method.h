@@ -71,7 +71,8 @@ int32_t gmethod_columns(gmethod *method, bs_rank *rank, const bs_layer_spec *spe
  * BS_UNSUPPORTED (BS-GRAPH-SPLIT): the methods take no product, and why the first one is refused. */
 int32_t gmethod_mark(gmethod *method, grank *rank, graph *g, bs_error *err);
 
-/* Memory for one call of any layer of the graph, which all of them share. The rank is entered, the core locked. */
+/* Memory for one call of any layer of the graph, which all of them share. The rank is entered, the core
+ * locked. */
 int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err);
 /* The layer of a marked product: found among those of the core, or built; built again where the product has
  * more rows than it was built for. The rank is entered, the core locked. Every rank calls it. */

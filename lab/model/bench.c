@@ -391,7 +391,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   if (r.ranks != NULL) r.threads = r.ranks->n * (r.ranks->threads > 0 ? r.ranks->threads : 1);
   if (r.threads == 0) r.threads = bs_machine_cores();
   r.bind = asked->peer != NULL; /* on the cores that the peer has */
-  r.profile = r.ranks != NULL && r.ranks->simulated && asked->profile; /* a virtual clock takes no time to read */
+  r.profile =
+      r.ranks != NULL && r.ranks->simulated && asked->profile; /* a virtual clock takes no time to read */
   benching b = {.context = context,
                 .request = &r,
                 .asked = asked,
@@ -410,7 +411,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     rc = info.cache_tokens > 0 ? bench_tokens(context, &b, info.cache_tokens, err)
                                : bench_plain(context, &b, err);
   bs_load_now(&after);
-  json_t *memory = is_simulated(&b) ? NULL : bs_model_bench_memory(model, b.arena, b.before, info.cache_tokens);
+  json_t *memory =
+      is_simulated(&b) ? NULL : bs_model_bench_memory(model, b.arena, b.before, info.cache_tokens);
   if (bs_stop_asked() != 0 && json_array_size(b.rows) > 0) rc = BS_OK; /* the rows until then */
   if (rc == BS_OK && asked->profile && bs_stop_asked() == 0)
     rc = is_simulated(&b) ? read_profile(model, &nodes, err) : profile(context, &b, &nodes, err);
