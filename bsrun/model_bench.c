@@ -33,6 +33,7 @@ static const args_option model_bench_options[] = {
     MODEL_OPTION_TOKENS,
     {OPT_WITH, NULL, 0},
     {OPT_WITH_REPRO, NULL, 0},
+    {OPT_WITH_TENSOR, NULL, 0},
     MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,
@@ -87,6 +88,7 @@ static const bs_field simulated_fields[] = {
     {"tokens", "tokens", BS_FIELD_RIGHT, 0},
     {"method", "method", BS_FIELD_FOLD, 0},
     {"world_size", "P", BS_FIELD_RIGHT, 0},
+    {"replicas", "replicas", BS_FIELD_RIGHT, 0},
     {"simulated_s", "s", BS_FIELD_RIGHT, 6},
     {"tokens_per_s", "tokens/s", BS_FIELD_RIGHT, 4},
     {"collectives_share", "in collectives", BS_FIELD_RIGHT, 3},
@@ -169,6 +171,8 @@ static int32_t print_simulated(int format, const json_t *rows, int readable, bs_
   }
   if (readable) simulated_print_head(first);
   const int32_t rc = bs_report_print(stdout, format, simulated_fields, N_SIMULATED_FIELDS, table, err);
+  const char *beyond = json_string_value(json_object_get(first, "beyond"));
+  if (readable && beyond != NULL) bs_print(stdout, "%s\n", beyond);
   json_decref(table);
   return rc;
 }
@@ -232,9 +236,24 @@ static int32_t read_peer(const args *a, peer_words *out, bs_model_bench *how, bs
   return BS_OK;
 }
 
+/* Replicas exchange nothing: one of them is simulated. */
+static int32_t read_replicas(const args *a, bs_model_ranks *io, bs_error *err) {
+  int64_t tensor = io->n;
+  const int32_t rc = args_integer(a, "tensor", 1, INT32_MAX, tensor, &tensor, err);
+  if (rc != BS_OK) return rc;
+  if (tensor > io->n || io->n % tensor != 0)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%u ranks are no replicas of %lld", io->n,
+                        (long long)tensor);
+  io->replicas = io->n / (uint32_t)tensor;
+  io->n = (uint32_t)tensor;
+  return BS_OK;
+}
+
 /* What times on this machine are asked for, a simulated run does not have. */
 static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err) {
   static const char *const measured[] = {"peer", "seconds", "threads"};
+  if (!asked->ranks.simulated && args_has(a, "tensor"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--with tensor is of simulated ranks: --hardware M");
   if (!asked->ranks.simulated) return BS_OK;
   for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
     if (args_has(a, measured[i]))
@@ -245,7 +264,7 @@ static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err)
   asked->request.shapes = asked->ranks.phantom;
   if (asked->request.cache_tokens == 0)
     asked->request.cache_tokens = bs_model_simulated_cache(&asked->request);
-  return BS_OK;
+  return read_replicas(a, &asked->ranks, err);
 }
 
 static int32_t bench(const args *a, bs_error *err) {

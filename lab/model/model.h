@@ -25,6 +25,7 @@ typedef struct bs_model_ranks {
   /* Of a communicator with a virtual clock: the machine's name, and its collectives as bs_world_options has
    * them. */
   uint32_t simulated, phantom; /* phantom 1: without values */
+  uint32_t replicas;           /* of n ranks each, of which one is simulated; 0: one */
   const char *machine, *algorithm, *topology;
 } bs_model_ranks;
 

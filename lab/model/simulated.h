@@ -5,9 +5,9 @@
 #include "lab/model/model.h"
 
 /* The row of the newest run of a model whose world has a virtual clock: {work, method, world_size, tokens,
- * cache_tokens, nodes, flops (of all ranks), simulated_s, tokens_per_s, collectives_share, simulated (as in
- * records of layers)}. tokens 0: the model has no key-value cache. BS_CONFIG, BS-SIM-MACHINE: nothing takes
- * time. */
+ * cache_tokens, nodes, flops, simulated_s, tokens_per_s (both of all ranks), replicas, collectives_share,
+ * simulated (as in records of layers)}. tokens 0: the model has no key-value cache. BS_CONFIG,
+ * BS-SIM-MACHINE: nothing takes time. */
 int32_t bs_model_simulated_row(const bs_model *model, const bs_model_ranks *ranks, const char *work,
                                int64_t tokens, int64_t before, json_t **out, bs_error *err);
 /* The tokens of a cache that a prompt of --dim NAME=N, else of 128, and one more token need: attention is

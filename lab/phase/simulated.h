@@ -81,6 +81,10 @@ int32_t bs_simulated_judgeable(const char *what, const char *domain, const char 
 /* The dense layer on one rank of the same machine. */
 bs_case bs_simulated_dense(const bs_case *like);
 
+/* Writes a sentence when there are more ranks than the machine has on a switch, and the links between
+ * switches are not specified; else returns 0. machine, algorithm and topology may be NULL. */
+int bs_simulated_beyond(const bs_simulated *s, const char *machine, uint32_t ranks, const char *algorithm,
+                        const char *topology, char *out_text, size_t size);
 /* Writes a sentence on the trace that the run of a record wrote; 0: no trace. */
 int bs_simulated_trace_text(const json_t *record, char *out_text, size_t size);
 /* Phases 1, 2 and 3 of an experiment in such a world: the method and the dense layer on one rank, in the
