@@ -107,8 +107,9 @@ static int same_desc(const graph *g, uint32_t a, uint32_t b) {
 /* Their ops have the same query. */
 static int same_query(const graph *g, const gnode *a, const gnode *b) {
   int same = a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out && a->activation == b->activation &&
-             a->accumulate == b->accumulate && memcmp(a->attrs, b->attrs, sizeof a->attrs) == 0 &&
-             memcmp(a->numbers, b->numbers, sizeof a->numbers) == 0;
+             a->accumulate == b->accumulate && memcmp(a->attrs, b->attrs, sizeof a->attrs) == 0;
+  for (uint32_t i = 0; same && i < sizeof a->numbers / sizeof a->numbers[0]; i++)
+    same = a->numbers[i] == b->numbers[i];
   if (same && a->op == GOP_MAP)
     same = memcmp(&g->exprs[a->expr], &g->exprs[b->expr], sizeof g->exprs[0]) == 0;
   for (uint32_t i = 0; same && i < a->n_in; i++) same = same_desc(g, a->in[i], b->in[i]);
