@@ -267,6 +267,23 @@ static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err)
   return read_replicas(a, &asked->ranks, err);
 }
 
+int32_t model_bench_simulated(const args *a, json_t **out_rows, bs_error *err) {
+  model_asked asked = {0};
+  const bs_model_bench how = {.seconds = 0};
+  json_t *result = NULL;
+  *out_rows = NULL;
+  int32_t rc = model_asked_read(a, &asked, err);
+  asked.request.last_logits = 1;
+  if (rc == BS_OK) rc = check_simulated(a, &asked, err);
+  if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
+  if (rc == BS_OK) rc = bs_model_bench_run(asked.context, &asked.request, &asked.model, &how, &result, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) *out_rows = json_incref(json_object_get(result, "rows"));
+  json_decref(result);
+  model_asked_free(&asked);
+  return rc;
+}
+
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
   bs_model_bench how = {.seconds = 2,
@@ -314,11 +331,15 @@ const bsrun_verb model_bench = {
         "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
         "two rows: prefill runs the prompt into an empty cache, decode runs one token after the prompt.\n"
         "The prompt is --input, or made ids (--dim NAME=N). A node that the backend does not serve is an\n"
-        "error (exit 3). With --force such nodes run on ref and are timed too.\n",
+        "error (exit 3). With --force such nodes run on ref and are timed too.\n"
+        "--hardware M simulates the runs on another machine: one of each row, in virtual time. Nothing is\n"
+        "computed there, so that a folder needs config.json alone. --cache-tokens is then one more than the\n"
+        "prompt, because attention is charged for the whole cache.\n",
     .examples =
         "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
         "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --force -o json\n"
-        "  bsrun model bench model.onnx --input x=x.npy --show nodes --no-pass fuse_attention\n",
+        "  bsrun model bench model.onnx --input x=x.npy --show nodes --no-pass fuse_attention\n"
+        "  bsrun model bench qwen3-0.6b --hardware h100-dgx -P 8 --method column_parallel+row_parallel\n",
     .options = model_bench_options,
     .run = bench,
     .min_words = 1,
