@@ -62,7 +62,8 @@ typedef struct model_asked {
   bs_context *context;
   bs_model model;
   const char **lists[5];
-  char *tuning; /* the tuning file; NULL: none */
+  char *tuning;     /* the tuning file; NULL: none */
+  bs_node *machine; /* the configuration with --hardware; NULL: none is given */
   int quiet;
   bsrun_progress progress; /* of what takes long; its first line comes after half a second */
   bs_progress_fn show;     /* NULL: no terminal */
@@ -86,6 +87,9 @@ int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, mo
 void model_ranks_join(const args *a, model_asked *io_asked);
 /* Of verbs that open several sessions: BS_UNSUPPORTED where the ranks are to be processes. */
 int32_t model_ranks_threads_only(const args *a, bs_error *err);
+/* Opens the context; with --hardware the simulated machine's, whose names are in asked->ranks then
+ * (model_machine.c). */
+int32_t model_machine_open(const args *a, model_asked *io_asked, bs_error *err);
 void model_ranks_free(bs_model_ranks *ranks);
 /* Warns, unless --quiet, that nodes ran on ref for the backend that was asked for, and notes products that no
  * rank splits. stats: bs_model_stats. */
@@ -100,6 +104,8 @@ int32_t model_keep(const args *a, const model_asked *asked, const char *phase, i
 void model_print_folder(int format, const char *folder);
 /* The error of a result that differs from the graph as written; 0: it does not. */
 int model_say_written(const json_t *result, bs_error *err);
+/* model_bench.c: the rows of a simulated model, of the words of `model bench`. The caller frees them. */
+int32_t model_bench_simulated(const args *a, json_t **out_rows, bs_error *err);
 int32_t model_print_json(const json_t *value, bs_error *err);
 /* "[batch, 128]" of a shape. */
 json_t *model_shape_text(const json_t *shape);

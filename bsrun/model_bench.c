@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include "bsrun/model.h"
+#include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "lab/measure/constants.h"
 #include "lab/model/bench.h"
+#include "lab/model/simulated.h"
 #include "lab/stop.h"
 
 static const args_option model_bench_options[] = {
@@ -25,11 +27,13 @@ static const args_option model_bench_options[] = {
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTIONS_RANKS,
+    {OPT_HARDWARE, "simulate the runs on this machine; default: measure them on this one", 0},
     MODEL_OPTION_PASS,
     MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     {OPT_WITH, NULL, 0},
     {OPT_WITH_REPRO, NULL, 0},
+    {OPT_WITH_TENSOR, NULL, 0},
     MODEL_OPTION_CACHE_DTYPE,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,
@@ -79,7 +83,29 @@ static const bs_field peer_fields[] = {{"work", "", 0, 0},
                                        {"share", "of the read limit", BS_FIELD_RIGHT, 3},
                                        {"apart", "outputs apart", BS_FIELD_RIGHT, 2},
                                        {"version", "version", BS_FIELD_WIDE, 0}};
+static const bs_field simulated_fields[] = {
+    {"work", "", 0, 0},
+    {"tokens", "tokens", BS_FIELD_RIGHT, 0},
+    {"method", "method", BS_FIELD_FOLD, 0},
+    {"world_size", "P", BS_FIELD_RIGHT, 0},
+    {"replicas", "replicas", BS_FIELD_RIGHT, 0},
+    {"simulated_s", "s", BS_FIELD_RIGHT, 6},
+    {"tokens_per_s", "tokens/s", BS_FIELD_RIGHT, 4},
+    {"collectives_share", "in collectives", BS_FIELD_RIGHT, 3},
+    {"limit", "limit", 0, 0},
+    {"compute_us", "compute, us", BS_FIELD_RIGHT, 6},
+    {"memory_us", "memory, us", BS_FIELD_RIGHT, 6},
+    {"launch_us", "launch, us", BS_FIELD_RIGHT, 6},
+    {"wire_latency_us", "latency, us", BS_FIELD_RIGHT, 6},
+    {"wire_bytes_us", "wire, us", BS_FIELD_RIGHT, 6},
+    {"wait_us", "wait, us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 6},
+    {"collectives", "collectives", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"nodes", "nodes", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"flops", "FLOP", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"bytes_per_device", "bytes a device", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"domain", "domain", BS_FIELD_WIDE, 0}};
 enum {
+  N_SIMULATED_FIELDS = sizeof simulated_fields / sizeof simulated_fields[0],
   N_FIELDS = sizeof fields / sizeof fields[0],
   N_PEER_FIELDS = sizeof peer_fields / sizeof peer_fields[0],
   N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0],
@@ -135,12 +161,31 @@ static int32_t print_peer(int format, const json_t *rows, bs_error *err) {
   return rc;
 }
 
+static int32_t print_simulated(int format, const json_t *rows, int readable, bs_error *err) {
+  json_t *table = json_array(), *first = json_object_get(json_array_get(rows, 0), "simulated"), *row;
+  size_t i;
+  json_array_foreach(rows, i, row) {
+    json_t *line = json_copy(row);
+    json_object_update_missing(line, json_object_get(row, "simulated"));
+    json_array_append_new(table, line);
+  }
+  if (readable) simulated_print_head(first);
+  const int32_t rc = bs_report_print(stdout, format, simulated_fields, N_SIMULATED_FIELDS, table, err);
+  const char *beyond = json_string_value(json_object_get(first, "beyond"));
+  if (readable && beyond != NULL) bs_print(stdout, "%s\n", beyond);
+  json_decref(table);
+  return rc;
+}
+
 static int32_t print_result(int format, const json_t *result, bs_error *err) {
   const json_t *nodes = json_object_get(result, "profile");
   const char *work = json_string_value(json_object_get(result, "profile_work"));
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
-  int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, json_object_get(result, "rows"), err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+  const json_t *rows = json_object_get(result, "rows");
+  const int simulated = json_object_get(json_array_get(rows, 0), "simulated") != NULL;
+  int32_t rc = simulated ? print_simulated(format, rows, readable, err)
+                         : bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
   if (rc == BS_OK && readable) rc = print_peer(format, json_object_get(result, "rows"), err);
   if (rc == BS_OK && readable) print_unclear(json_object_get(result, "rows"));
   return rc == BS_OK && readable && nodes != NULL ? print_profile(format, work, nodes, err) : rc;
@@ -191,6 +236,54 @@ static int32_t read_peer(const args *a, peer_words *out, bs_model_bench *how, bs
   return BS_OK;
 }
 
+/* Replicas exchange nothing: one of them is simulated. */
+static int32_t read_replicas(const args *a, bs_model_ranks *io, bs_error *err) {
+  int64_t tensor = io->n;
+  const int32_t rc = args_integer(a, "tensor", 1, INT32_MAX, tensor, &tensor, err);
+  if (rc != BS_OK) return rc;
+  if (tensor > io->n || io->n % tensor != 0)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%u ranks are no replicas of %lld", io->n,
+                        (long long)tensor);
+  io->replicas = io->n / (uint32_t)tensor;
+  io->n = (uint32_t)tensor;
+  return BS_OK;
+}
+
+/* What times on this machine are asked for, a simulated run does not have. */
+static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err) {
+  static const char *const measured[] = {"peer", "seconds", "threads"};
+  if (!asked->ranks.simulated && args_has(a, "tensor"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--with tensor is of simulated ranks: --hardware M");
+  if (!asked->ranks.simulated) return BS_OK;
+  for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+    if (args_has(a, measured[i]))
+      return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s is of runs that are measured, not simulated",
+                          measured[i]);
+  if (args_has(a, "nodes") && !asked->ranks.phantom)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--show nodes of a simulated run is of --backend sim");
+  asked->request.shapes = asked->ranks.phantom;
+  if (asked->request.cache_tokens == 0)
+    asked->request.cache_tokens = bs_model_simulated_cache(&asked->request);
+  return read_replicas(a, &asked->ranks, err);
+}
+
+int32_t model_bench_simulated(const args *a, json_t **out_rows, bs_error *err) {
+  model_asked asked = {0};
+  const bs_model_bench how = {.seconds = 0};
+  json_t *result = NULL;
+  *out_rows = NULL;
+  int32_t rc = model_asked_read(a, &asked, err);
+  asked.request.last_logits = 1;
+  if (rc == BS_OK) rc = check_simulated(a, &asked, err);
+  if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
+  if (rc == BS_OK) rc = bs_model_bench_run(asked.context, &asked.request, &asked.model, &how, &result, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) *out_rows = json_incref(json_object_get(result, "rows"));
+  json_decref(result);
+  model_asked_free(&asked);
+  return rc;
+}
+
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
   bs_model_bench how = {.seconds = 2,
@@ -209,6 +302,7 @@ static int32_t bench(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = read_peer(a, &peer, &how, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   asked.request.last_logits = 1; /* what a generator asks for */
+  if (rc == BS_OK) rc = check_simulated(a, &asked, err);
   if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
   how.progress = asked.request.progress;
   how.user = asked.request.progress_user;
@@ -237,11 +331,15 @@ const bsrun_verb model_bench = {
         "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
         "two rows: prefill runs the prompt into an empty cache, decode runs one token after the prompt.\n"
         "The prompt is --input, or made ids (--dim NAME=N). A node that the backend does not serve is an\n"
-        "error (exit 3). With --force such nodes run on ref and are timed too.\n",
+        "error (exit 3). With --force such nodes run on ref and are timed too.\n"
+        "--hardware M simulates the runs on another machine: one of each row, in virtual time. Nothing is\n"
+        "computed there, so that a folder needs config.json alone. --cache-tokens is then one more than the\n"
+        "prompt, because attention is charged for the whole cache.\n",
     .examples =
         "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
         "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --force -o json\n"
-        "  bsrun model bench model.onnx --input x=x.npy --show nodes --no-pass fuse_attention\n",
+        "  bsrun model bench model.onnx --input x=x.npy --show nodes --no-pass fuse_attention\n"
+        "  bsrun model bench qwen3-0.6b --hardware h100-dgx -P 8 --method column_parallel+row_parallel\n",
     .options = model_bench_options,
     .run = bench,
     .min_words = 1,

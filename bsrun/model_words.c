@@ -101,7 +101,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->seed = (uint32_t)seed;
   if (rc == BS_OK) rc = read_shapes(a, &r->exact, err);
   if (rc == BS_OK) rc = read_repro(a, &r->tokenwise, err);
-  if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
+  if (rc == BS_OK) rc = model_machine_open(a, out, err);
   return rc == BS_OK ? model_ranks_read(a, out->context, threads, out, err) : rc;
 }
 
@@ -115,6 +115,7 @@ void model_asked_free(model_asked *asked) {
   bs_model_close(&asked->model);
   bsrun_close_context(asked->context);
   model_ranks_free(&asked->ranks);
+  bs_config_free(asked->machine);
   free(asked->tuning);
   for (size_t i = 0; i < sizeof asked->lists / sizeof asked->lists[0]; i++) free(asked->lists[i]);
   memset(asked, 0, sizeof *asked);

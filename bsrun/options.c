@@ -164,6 +164,10 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_SHAPES] = {"shapes", 0, 0, OPT_WITH, "WORD",
                          "exact: each size of a dimension has a separate plan; ranges (the default): one "
                          "plan serves a range of sizes"},
+    [OPT_WITH_MODEL] = {"model", 0, 0, OPT_WITH, "MODEL", "scale the runs of this model; default: a layer"},
+    [OPT_WITH_TENSOR] =
+        {"tensor", 0, 0, OPT_WITH, "N",
+         "simulated ranks that split a model; the -P ranks are replicas of so many; default: all"},
     [OPT_WITH_REPRO] =
         {"repro", 0, 0, OPT_WITH, "WORD",
          "tokens: the bits of a token do not depend on the tokens beside it, how many they are, the "

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/sim_scale_model.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -32,6 +33,9 @@ static const args_option options[] = {
     {OPT_PLUGIN, "default: sim", 0},
     {OPT_WITH, NULL, 0},
     {OPT_WITH_WEAK, NULL, 0},
+    {OPT_WITH_MODEL, NULL, 0},
+    {OPT_DIM, NULL, 0},
+    {OPT_CACHE_TOKENS, NULL, 0},
     {OPT_MASK, NULL, 0},
     ARGS_SHAPE,
     {OPT_CONFIG, NULL, 0},
@@ -151,6 +155,7 @@ static int32_t read_ranks(scale *s, bs_error *err) {
 
 static int32_t read_methods(scale *s, bs_error *err) {
   const char *text = args_value(s->a, "method");
+  if (text == NULL && args_has(s->a, "model")) text = "column_parallel+row_parallel";
   if (text == NULL) text = "blockshock,row_parallel,column_parallel";
   while (*text != '\0') {
     const size_t n = strcspn(text, ",");
@@ -185,9 +190,11 @@ static int32_t read_options(scale *s, bs_error *err) {
   const char *output = args_value(s->a, "output");
   s->quiet = args_has(s->a, "quiet");
   s->svg = output != NULL && strcmp(output, "svg") == 0;
-  int32_t rc = s->svg ? BS_OK : bsrun_format(s->a, &s->format, err);
+  const int model = args_has(s->a, "model");
+  int32_t rc = s->svg && !model ? BS_OK : bsrun_format(s->a, &s->format, err);
   if (rc == BS_OK) rc = read_ranks(s, err);
   if (rc == BS_OK) rc = read_methods(s, err);
+  if (rc != BS_OK || model) return rc == BS_OK ? sim_scale_model_check(s->a, err) : rc;
   if (rc == BS_OK) rc = read_weak(s, err);
   if (rc == BS_OK) rc = read_gate(s, err);
   static const char *const lists[] = {"world-size", NULL};
@@ -331,12 +338,7 @@ static int32_t simulate_best(scale *s, const char *method, uint32_t P, json_t **
 }
 
 /* A point that the method refuses is a note; anything else ends the scale. */
-static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err) {
-  json_t *row = NULL;
-  const int best = s->algorithm != NULL && strcmp(s->algorithm, "best") == 0;
-  const int32_t rc =
-      best ? simulate_best(s, method, P, &row, err) : simulate(s, method, P, s->algorithm, &row, err);
-  if (rc == BS_OK) json_array_append_new(s->rows, row);
+static int32_t left_out(scale *s, const char *method, uint32_t P, int32_t rc, bs_error *err) {
   const int unknown = rc != BS_OK && strcmp(err->id, "BS-PLG-NOTFOUND") == 0; /* of every point */
   if ((rc != BS_CONFIG && rc != BS_UNSUPPORTED) || unknown || s->n_ranks * s->n_methods == 1) return rc;
   char note[512];
@@ -344,6 +346,20 @@ static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err
   bsrun_note(s->quiet, note);
   s->refused++;
   return BS_OK;
+}
+
+static int32_t model_point(scale *s, const char *method, uint32_t P, bs_error *err) {
+  return left_out(s, method, P, sim_scale_model_point(s->a, method, P, s->rows, err), err);
+}
+
+static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err) {
+  json_t *row = NULL;
+  if (args_has(s->a, "model")) return model_point(s, method, P, err);
+  const int best = s->algorithm != NULL && strcmp(s->algorithm, "best") == 0;
+  const int32_t rc =
+      best ? simulate_best(s, method, P, &row, err) : simulate(s, method, P, s->algorithm, &row, err);
+  if (rc == BS_OK) json_array_append_new(s->rows, row);
+  return left_out(s, method, P, rc, err);
 }
 
 /* Prints the note of the row with most ranks that exceeds the machine. */
@@ -424,9 +440,12 @@ static int32_t run(const args *a, bs_error *err) {
   s->rows = json_array();
   bsrun_interruptible("the rows above are done; fewer or smaller -P take less time");
   int32_t rc = read_options(s, err);
-  if (rc == BS_OK) rc = open_context(s, err);
+  const int model = args_has(a, "model");
+  if (rc == BS_OK && !model && (args_has(a, "dim") || args_has(a, "cache-tokens")))
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--dim and --cache-tokens are of --with model=MODEL");
+  if (rc == BS_OK && !model) rc = open_context(s, err);
   if (rc == BS_OK) rc = run_points(s, err);
-  if (rc == BS_OK) rc = print(s, err);
+  if (rc == BS_OK) rc = model ? sim_scale_model_print(s->format, s->rows, err) : print(s, err);
   if (rc == BS_OK) tell_beyond(s);
   if (rc == BS_OK && s->refused > 0)
     rc =
@@ -460,10 +479,14 @@ const bsrun_verb sim_scale_verb = {
         "code is 12.\n"
         "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
         "--force, which judges such rows too, is not given.\n"
-        "-o svg draws a bar for each row.\n",
+        "-o svg draws a bar for each row.\n"
+        "--with model=MODEL scales a model as `model bench --hardware` runs it: prefill and decode. \"x "
+        "first\"\n"
+        "is the time of the first number of ranks over that of the row.\n",
     .examples =
         "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
         "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
+        "  bsrun sim scale --hardware h100-dgx --with model=qwen3-0.6b --dim sequence=128 -P 1:8*2\n"
         "  bsrun sim scale --hardware ethernet-cluster --with weak=b -P 2:64*2 -o json\n"
         "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 "
         "--force\n",

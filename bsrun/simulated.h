@@ -5,6 +5,8 @@
 #include "bsrun/bsrun.h"
 #include "lab/report/report.h"
 
+/* The line: which machine, and that nothing is measured. row has machine, label, engine and values. */
+void simulated_print_head(const json_t *row);
 /* The line and the table of rows, all of them simulated: on a screen. */
 int32_t simulated_print(const json_t *rows, bs_error *err);
 #endif

@@ -88,6 +88,7 @@ struct gmodel {
   uint32_t length;             /* the value of kind LENGTH; GMODEL_NONE */
   int64_t cache_tokens;        /* capacity of the states; 0: no states */
   uint32_t cache_dtype;        /* bs_graph_options.cache_dtype, of a folder or a GGUF file */
+  uint32_t shapes;             /* 1: its weights are zeros in the place of those that the folder lacks */
   int64_t slots;               /* states of a sequence each, side by side; 0: one, whose length is counted */
   int64_t layers, all_layers;  /* of a folder: that were read, that it has; 0: not known */
   uint32_t tokens_input;       /* with states: the input that holds the tokens ... */

@@ -103,6 +103,7 @@ int32_t hf_import(const char *path, json_t *config, hf_weights *weights, const b
     if (weights->gguf != NULL) gguf_settings(&b);
     if (options->cache_dtype != 0) b.cache_dtype = options->cache_dtype;
     model->cache_dtype = options->cache_dtype;
+    model->shapes = weights->shapes != NULL;
     if (b.cache_dtype != 0 && b.cache_dtype != BS_F32 && b.cache_dtype != BS_F16 && b.cache_dtype != BS_BF16)
       b.rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-HF-CACHE", "a cache of %s: f32, f16 or bf16 only",
                           bs_dtype_name(b.cache_dtype));
@@ -118,6 +119,11 @@ int32_t hf_import(const char *path, json_t *config, hf_weights *weights, const b
   return rc;
 }
 
+static int32_t open_weights(const char *folder, const bs_graph_options *o, hf_weights *out, bs_error *err) {
+  if (o->shapes == 0 || hf_weights_in(folder)) return hf_weights_open(folder, out, err);
+  return hf_shapes_open(out, err);
+}
+
 int32_t import_folder(const char *path, const bs_graph_options *options, gmodel **out_model, bs_error *err) {
   bs_graph_options o = {0};
   if (options != NULL) memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
@@ -130,7 +136,7 @@ int32_t import_folder(const char *path, const bs_graph_options *options, gmodel 
   }
   hf_weights *weights = calloc(1, sizeof *weights);
   int32_t rc = weights == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model")
-                               : hf_weights_open(path, weights, err);
+                               : open_weights(path, &o, weights, err);
   if (rc == BS_OK)
     rc = hf_import(path, config, weights, &o, out_model, err);
   else

@@ -22,11 +22,22 @@ typedef struct hf_weights {
   bs_span *spans; /* names of the tensors, in the order of the files */
   const bs_st_tensor **tensors;
   uint32_t n_tensors;
-  unsigned char *read;  /* of each tensor: 1 when the model reads it */
-  bs_names by_name;     /* to an index of tensors */
-  struct hf_gguf *gguf; /* NULL: a folder */
+  unsigned char *read;      /* of each tensor: 1 when the model reads it */
+  bs_names by_name;         /* to an index of tensors */
+  struct hf_gguf *gguf;     /* NULL: a folder */
+  struct hf_shapes *shapes; /* of a folder without weights (hf_shapes.c); NULL: it has them */
 } hf_weights;
 
+struct hf_build;
+/* Weights of zeros, for a folder that has none. */
+int hf_weights_in(const char *folder); /* 1: it has files of weights, or an index of them */
+int32_t hf_shapes_open(hf_weights *out_weights, bs_error *err);
+void hf_shapes_close(struct hf_shapes *shapes);
+/* 1: a model of this kind has the tensor, though no key says so. */
+int hf_shapes_has(struct hf_build *b, const char *name);
+/* The tensor of that name, made when it is new. NULL: b->rc tells. */
+const bs_st_tensor *hf_shapes_tensor(struct hf_build *b, const char *name, uint32_t rank,
+                                     const int64_t *dims);
 /* Opens model.safetensors, or the files that model.safetensors.index.json names. */
 int32_t hf_weights_open(const char *folder, hf_weights *out_weights, bs_error *err);
 int32_t hf_weights_unchanged(const hf_weights *weights, bs_error *err);
@@ -103,7 +114,7 @@ uint32_t hf_cast(hf_build *b, const char *name, uint32_t x, uint32_t dtype);
 /* f32 where activations have 16 bits, else their dtype; x of theirs in that dtype. */
 uint32_t hf_wide(const hf_build *b);
 uint32_t hf_widen(hf_build *b, const char *name, uint32_t x);
-int hf_has_weight(const hf_build *b, const char *name);
+int hf_has_weight(hf_build *b, const char *name);
 /* prefix followed by suffix, in the model's memory. */
 const char *hf_name(hf_build *b, const char *prefix, const char *suffix);
 bs_attr hf_attr_int(const char *name, int64_t value);

@@ -103,7 +103,8 @@ uint32_t hf_reshape(hf_build *b, const char *name, uint32_t x, uint32_t rank, co
 
 /* ---- weights ---------------------------------------------------------------------------------- */
 
-int hf_has_weight(const hf_build *b, const char *name) {
+int hf_has_weight(hf_build *b, const char *name) {
+  if (b->weights->shapes != NULL) return hf_shapes_has(b, name);
   return hf_weights_find(b->weights, name) != NULL;
 }
 
@@ -167,7 +168,9 @@ static const char quantized[] =
 /* The tensor, checked and marked as read; NULL: b->rc tells. dtype 0: of GGUF, not a float. */
 static const bs_st_tensor *checked(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
   if (b->rc != BS_OK) return NULL;
-  const bs_st_tensor *t = hf_weights_find(b->weights, name);
+  const bs_st_tensor *t =
+      b->weights->shapes != NULL ? hf_shapes_tensor(b, name, rank, dims) : hf_weights_find(b->weights, name);
+  if (b->rc != BS_OK) return NULL;
   if (t == NULL) {
     char own[GGUF_NAME];
     b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-TENSOR", "no file has the tensor '%.200s'",

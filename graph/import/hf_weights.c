@@ -141,6 +141,10 @@ static int exists(const char *folder, const char *name) {
   return found;
 }
 
+int hf_weights_in(const char *folder) {
+  return exists(folder, "model.safetensors") || exists(folder, "model.safetensors.index.json");
+}
+
 int32_t hf_weights_open(const char *folder, hf_weights *w, bs_error *err) {
   static const char index_name[] = "model.safetensors.index.json";
   int32_t rc;
@@ -179,6 +183,7 @@ void hf_weights_close(hf_weights *w) {
     free(w->files[i].path);
   }
   if (w->gguf != NULL) gguf_weights_close(w->gguf);
+  hf_shapes_close(w->shapes);
   bs_names_free(&w->by_name);
   free(w->files);
   free(w->spans);

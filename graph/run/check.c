@@ -647,7 +647,8 @@ BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs
                                 bs_error *err) {
   if (s == NULL) return gargs_null("bs_session_check", "session", err);
   if (s->front != NULL) return gfront_check(s->front, each, user, err);
-  int32_t rc = gcore_take_states(s->core, s->graph->model, err);
+  int32_t rc = gdevice_has_values(s->rank, "a check of the model", err);
+  if (rc == BS_OK) rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
   rc = check_session(s, each, user, err);
   gcore_give_states(s->core, s->graph->model);

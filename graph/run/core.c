@@ -42,6 +42,7 @@ static void core_free(gcore *core) {
   gmethod_free(core->method);
   free(core->weights);
   free(core->copies);
+  free(core->blocks);
   free(core->states);
   free(core);
 }
@@ -97,6 +98,7 @@ void gcore_close(gcore *core, grank *rank) {
   pthread_mutex_lock(&core->lock);
   const uint32_t left = --core->refs;
   if (left == 0) glayer_free_all(core);
+  if (left == 0) gdevice_free(core, rank);
   rank_drop(rank);
   for (uint32_t i = 0; i < core->n_weights && left == 0; i++) {
     grank *packer = core->weights[i].rank;
@@ -170,7 +172,8 @@ uint64_t gcore_state_bytes(const gcore *core, const gvalue *v) {
   return core->slots > 0 && v->dims[0] > 0 ? bytes / (uint64_t)v->dims[0] * (uint64_t)core->slots : bytes;
 }
 
-int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err) {
+int32_t gcore_state(gcore *core, grank *rank, const char *name, uint64_t bytes, void **out_data,
+                    bs_error *err) {
   for (uint32_t i = 0; i < core->n_states; i++) {
     const gstate *s = &core->states[i];
     if (strcmp(s->name, name) != 0) continue;
@@ -181,18 +184,24 @@ int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_da
     *out_data = s->data;
     return BS_OK;
   }
-  const int32_t rc = bs_memory_fits(core->state_bytes + bytes, "BS-GRAPH-MEMORY",
-                                    "the states and the cache of the model", err);
+  int32_t rc = gdevice_fits(rank, core->state_bytes + bytes, "the states and the cache of the model", err);
   if (rc != BS_OK) return rc;
+  if (!ARRAY_GROW(core->states, core->n_states, core->cap_states)) return no_memory(err);
   /* Zeros that are not written: the system takes a page when the first token is stored in it. */
-  unsigned char *memory = bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
+  unsigned char *memory = !rank->phantom && bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
+  void *data = memory != NULL ? memory + (LINE - (uintptr_t)memory % LINE) : NULL;
   char *copy = bs_strdup(name);
-  if (memory == NULL || copy == NULL || !ARRAY_GROW(core->states, core->n_states, core->cap_states)) {
+  if (copy == NULL)
+    rc = no_memory(err);
+  else if (rank->phantom)
+    rc = gdevice_take(core, rank, NULL, bytes, &data, err);
+  else if (memory == NULL)
+    rc = no_memory(err);
+  if (rc != BS_OK) {
     free(copy);
     free(memory);
-    return no_memory(err);
+    return rc;
   }
-  void *data = memory + (LINE - (uintptr_t)memory % LINE);
   core->states[core->n_states++] = (gstate){copy, data, memory, bytes};
   core->state_bytes += bytes;
   *out_data = data;

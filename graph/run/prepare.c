@@ -49,10 +49,14 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
     if (v->kind == GV_CONST && b->tensors[i].reserved[0] != 0) {
       rc = graph_ask(b->g, i, err);
       data = (void *)(uintptr_t)v->data;
-      if (rc == BS_OK && b->tensors[i].reserved[0] & READ) rc = gcore_constant(b->core, v, &data, err);
+      if (rc == BS_OK && b->rank->phantom)
+        rc = gdevice_take(b->core, b->rank, data, bytes, &data, err);
+      else if (rc == BS_OK && b->tensors[i].reserved[0] & READ)
+        rc = gcore_constant(b->core, v, &data, err);
       b->constant_bytes += bytes;
     } else if (v->kind == GV_STATE) {
-      rc = gcore_state(b->core, graph_text_of(b->g, v->name), gcore_state_bytes(b->core, v), &data, err);
+      rc = gcore_state(b->core, b->rank, graph_text_of(b->g, v->name), gcore_state_bytes(b->core, v), &data,
+                       err);
     } else if (v->kind == GV_INPUT && v->flags & GV_LENGTH) {
       data = &b->length;
     } else {

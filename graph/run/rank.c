@@ -4,11 +4,13 @@
 #include "core/world/executor.h"
 #include "graph/run/run.h"
 
-static int32_t check_backend(bs_context *context, const char *name, bs_error *err) {
+static int32_t check_backend(bs_context *context, const char *name, grank *io_rank, bs_error *err) {
   const bs_backend *backend = NULL;
   void *state = NULL;
   const int32_t rc = bs_find_backend(context, name, &backend, &state, err);
   if (rc != BS_OK || backend->flags & BS_BACKEND_HOST_MEMORY) return rc;
+  io_rank->phantom = (backend->flags & BS_BACKEND_PHANTOM) != 0;
+  if (io_rank->phantom && io_rank->inside) return BS_OK;
   bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BACKEND", "backend %.64s has memory of its own", name);
   bs_error_hint(err, "models run on backends that compute in the host's memory: cpu, ref");
   return BS_UNSUPPORTED;
@@ -22,7 +24,7 @@ static int32_t open_inside(bs_context *context, const bs_session_options *option
                       .rank = options->rank,
                       .inside = 1,
                       .api = bs_rank_get_api()};
-  return check_backend(context, bs_rank_backend(options->rank), err);
+  return check_backend(context, bs_rank_backend(options->rank), out_rank, err);
 }
 
 int32_t grank_open(bs_context *context, const bs_session_options *options, int fallback, grank *out_rank,
@@ -38,7 +40,7 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
                                   .n_choices = options->n_choices,
                                   .fallback = (uint32_t)fallback};
   *out_rank = (grank){.context = context, .api = bs_rank_get_api()};
-  int32_t rc = check_backend(context, backend, err);
+  int32_t rc = check_backend(context, backend, out_rank, err);
   if (rc == BS_OK) rc = bs_world_create(context, &world, &out_rank->world, err);
   if (rc != BS_OK) grank_close(out_rank);
   return rc;

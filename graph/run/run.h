@@ -26,14 +26,15 @@ static inline uint64_t tensor_elements(const bs_tensor *t) {
 typedef struct grank {
   bs_context *context;
   bs_world *world;
-  bs_rank *rank;   /* between grank_enter and grank_leave; inside: always */
-  uint32_t inside; /* 1: the rank is that of a function which its world runs (bs_session_options.rank) */
+  bs_rank *rank;    /* between grank_enter and grank_leave; inside: always */
+  uint32_t inside;  /* 1: the rank is that of a function which its world runs (bs_session_options.rank) */
+  uint32_t phantom; /* 1: its backend's memory holds no values (BS_BACKEND_PHANTOM) */
   const bs_rank_api *api;
   uint32_t depth;
   uint32_t refs; /* of a core's rank: its session, and each weight that it packed; under the core's lock */
 } grank;
 /* A world of one rank, or the rank of the options. fallback 1: `ref` may serve what the backend lacks.
- * BS_UNSUPPORTED: the backend's memory is not the host's. */
+ * BS_UNSUPPORTED: the backend's memory is neither the host's nor, inside a rank, memory without values. */
 int32_t grank_open(bs_context *context, const bs_session_options *options, int fallback, grank *out_rank,
                    bs_error *err);
 /* Around all that uses the rank, on the thread of the call; nests. leave returns rc, or what it finds itself.
@@ -101,6 +102,12 @@ typedef struct gstate {
   uint64_t bytes;
 } gstate;
 
+/* Memory of a backend without values. */
+typedef struct gdevice {
+  const void *of; /* the constant of the model that it stands for; NULL: another thing */
+  bs_tensor tensor;
+} gdevice;
+
 /* Sessions that share it run at the same time, each with its own rank: a run reads packed weights and
  * copies, and takes no lock. What is made, found, counted or freed here is so under `lock`: the arrays, the
  * reference counts of packed weights (core/op/plan.h), and the sums. */
@@ -126,6 +133,9 @@ typedef struct gcore {
                    it */
   uint64_t calls_bytes; /* of the newest */
   uint32_t n_layers, cap_layers, n_calls, cap_calls;
+  void *device_calls; /* of a rank without values: memory of one call; calls is empty */
+  gdevice *blocks;    /* of a rank without values: all memory of the session (device.c) */
+  uint32_t n_blocks, cap_blocks;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
   void *progress_user;
 } gcore;
@@ -150,9 +160,19 @@ void gdrop_mapped(const void *data, uint64_t bytes);
 void gdrop_constants(const gmodel *model);
 /* A constant's elements, aligned to their size. */
 int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err);
-int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err);
+int32_t gcore_state(gcore *core, grank *rank, const char *name, uint64_t bytes, void **out_data,
+                    bs_error *err);
 /* Bytes of a state with all its slots. */
 uint64_t gcore_state_bytes(const gcore *core, const gvalue *value);
+/* device.c, for a rank without values. So many bytes of its device, until the core is closed. `of`: the
+ * constant of the model that they stand for, found again by it; NULL: others. The rank is entered. */
+int32_t gdevice_take(gcore *core, grank *rank, const void *of, uint64_t bytes, void **out_data,
+                     bs_error *err);
+void gdevice_free(gcore *core, grank *rank);
+/* BS_UNSUPPORTED: the session's rank has no values, and `what` asks for them. */
+int32_t gdevice_has_values(const grank *rank, const char *what, bs_error *err);
+/* bs_memory_fits of host memory: a rank without values takes none. */
+int32_t gdevice_fits(const grank *rank, uint64_t bytes, const char *what, bs_error *err);
 /* states.c: all states in a row, gstates_bytes of them. gstates_keep: a copy, to be freed. */
 uint64_t gstates_bytes(const gcore *core);
 void gstates_get(const gcore *core, unsigned char *to);

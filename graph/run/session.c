@@ -25,17 +25,26 @@ bs_session *gsession_lead(const bs_session *s) {
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+static int32_t no_weights(const bs_session *s, bs_error *err) {
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SHAPES", "%.200s has no weights", s->graph->model->path);
+  bs_error_hint(err, "a simulated machine runs it: bsrun model bench with --hardware, on the backend sim");
+  return BS_UNSUPPORTED;
+}
+
 static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *err) {
   bs_session_options own = *o;
   if (o->f64) own.backend = "ref";
   if (o->share != NULL && (o->share->graph != s->graph || o->share->f64 != o->f64))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SHARE",
                         "sessions of different models share nothing");
-  const int32_t rc =
+  int32_t rc =
       gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
+  if (rc == BS_OK && s->graph->model->shapes && !s->rank->phantom) rc = no_weights(s, err);
   if (rc != BS_OK || o->share != NULL) return rc;
   s->core->slots = s->graph->model->slots;
-  return gmethod_make(s->context, o, bs_world_size(s->rank->world), &s->core->method, err);
+  rc = gmethod_make(s->context, o, bs_world_size(s->rank->world), &s->core->method, err);
+  if (rc == BS_OK && s->core->method != NULL) s->core->method->tell = s->tell;
+  return rc;
 }
 
 /* Who decides how products with quantised weights take X. */
@@ -83,6 +92,11 @@ static int32_t check_options(const bs_session_options *o, bs_error *err) {
 
 BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_session_options *options,
                                bs_session **out_session, bs_error *err) {
+  return gsession_open(context, model, options, NULL, out_session, err);
+}
+
+int32_t gsession_open(bs_context *context, bs_graph *model, const bs_session_options *options,
+                      struct glead *tell, bs_session **out_session, bs_error *err) {
   bs_session_options o = {0};
   if (context == NULL || model == NULL || out_session == NULL)
     return gargs_null("bs_session_open", "context, graph and out_session", err);
@@ -98,6 +112,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
   if (s == NULL) return no_memory(err);
   s->context = context;
   s->graph = model;
+  s->tell = tell;
   if (o.world != NULL) {
     rc = gfront_open(context, model, &o, &s->front, err);
     if (rc != BS_OK) {
@@ -252,6 +267,8 @@ BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out
   int32_t rc = check_port(s, port, err);
   if (rc != BS_OK) return rc;
   const bs_tensor *t = &s->bound->tensors[gsession_value(s, port)];
+  if (port >= s->graph->model->n_inputs) rc = gdevice_has_values(s->rank, "an output of the model", err);
+  if (rc != BS_OK) return rc;
   if (t->data == NULL)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT",
                         "port '%.64s' has no memory before the first run", port_name(s, port));
@@ -292,6 +309,12 @@ BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t by
 int32_t gsession_arena(bs_session *s, bs_error *err) {
   gbinding *b = s->bound;
   if (b->arena != NULL || b->arena_bytes == 0) return BS_OK;
+  if (s->rank->phantom) {
+    void *data = NULL;
+    const int32_t rc = gdevice_take(s->core, s->rank, NULL, b->arena_bytes, &data, err);
+    if (rc == BS_OK) gsession_place(s, data);
+    return rc;
+  }
   /* The system takes a page of a cache when the first token is stored in it: no page before the first token.
    */
   const uint64_t cache = s->core->length == 0 ? s->core->state_bytes : 0;
@@ -430,7 +453,7 @@ BS_API int32_t bs_session_slot_copy(bs_session *s, int64_t from, int64_t to, int
                       (long long)s->graph->model->cache_tokens, (long long)tokens);
   if (rc == BS_OK) rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
-  if (from != to) gstates_copy_slot(s->bound, from, to, tokens);
+  if (from != to && !s->rank->phantom) gstates_copy_slot(s->bound, from, to, tokens);
   gcore_give_states(s->core, s->graph->model);
   return BS_OK;
 }

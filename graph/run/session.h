@@ -34,11 +34,12 @@ struct bs_session {
   gbinding **bindings;
   uint32_t n_bindings; /* places */
   uint32_t passes_off, f64, profile, tokenwise, exact;
-  int64_t slot;     /* that row 0 of a run uses */
-  char *weights;    /* as the options; NULL */
-  uint32_t x_bytes; /* lower_options */
-  void **memory;    /* of each port, the caller's; NULL: not set */
-  void *workspace;  /* the caller's; NULL: the binding's own */
+  int64_t slot;       /* that row 0 of a run uses */
+  char *weights;      /* as the options; NULL */
+  uint32_t x_bytes;   /* lower_options */
+  void **memory;      /* of each port, the caller's; NULL: not set */
+  void *workspace;    /* the caller's; NULL: the binding's own */
+  struct glead *tell; /* graph/split/echo.h: other ranks follow this one; NULL */
   uint64_t clock;
   uint64_t dropped[GSESSION_DROPPED]; /* hashes of the sizes of bindings that made room, the last ones */
   uint64_t n_dropped;
@@ -65,6 +66,9 @@ void gmisses_free(gmisses *misses);
 /* Lowers the model again for the bound sizes, and runs the session's passes over it. */
 int32_t gsession_misses(bs_session *session, gmisses *out_misses, bs_error *err);
 
+/* bs_session_open, of a rank that tells others what it builds (graph/split/echo.h); tell NULL: of any. */
+int32_t gsession_open(bs_context *context, bs_graph *model, const bs_session_options *options,
+                      struct glead *tell, bs_session **out_session, bs_error *err);
 /* The member of rank 0 of a session over a world; any other session itself. */
 bs_session *gsession_lead(const bs_session *session);
 /* bind.c: frees a binding. */

@@ -51,7 +51,8 @@ BS_API int32_t bs_session_trace(bs_session *s, void (*each)(void *user, const bs
   tracing t = {each, user};
   if (s == NULL || each == NULL) return gargs_null("bs_session_trace", "session and each", err);
   if (s->front != NULL) return gfront_trace(s->front, each, user, err);
-  int32_t rc = gcore_take_states(s->core, s->graph->model, err);
+  int32_t rc = gdevice_has_values(s->rank, "a run with the values of its nodes", err);
+  if (rc == BS_OK) rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
   rc = trace_once(s, &t, err);
   gcore_give_states(s->core, s->graph->model);

@@ -464,6 +464,7 @@ BS_API int32_t bs_session_verify(bs_session *s, bs_verify_report *out_report, bs
   }
   gverify *v = NULL;
   int32_t rc = s->front != NULL ? gfront_leads(s->front, err) : BS_OK;
+  if (rc == BS_OK) rc = gdevice_has_values(gsession_lead(s)->rank, "a comparison of outputs", err);
   if (rc == BS_OK) rc = gverify_open(s, &v, err);
   if (rc == BS_OK) rc = gverify_run(v, out_report, err);
   gverify_close(v);

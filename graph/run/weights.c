@@ -307,7 +307,7 @@ static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, g
                              ? bs_quant_bytes(&quant->quant)
                              : (uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype);
   int32_t rc = quant != NULL ? BS_OK : gweight_ask(g, weight, err);
-  if (rc == BS_OK) rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the packed weights of the model", err);
+  if (rc == BS_OK) rc = gdevice_fits(rank, bytes, "the packed weights of the model", err);
   if (rc == BS_OK)
     rc = quant != NULL ? pack_mapped(rank, q, quant, &key->packed, err)
                        : rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/world/executor.h"
 #include "graph/ir/arena.h"
+#include "graph/split/echo.h"
 #include "graph/split/method.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -83,17 +84,9 @@ static int all_columns(const uint32_t *columns, int64_t k) {
   return whole;
 }
 
-int32_t gmethod_columns(gmethod *m, bs_rank *rank, const bs_layer_spec *spec, const uint32_t **out_columns,
-                        bs_error *err) {
+static int32_t find_columns(gmethod *m, bs_rank *rank, const bs_layer_spec *spec,
+                            const uint32_t **out_columns, bs_error *err) {
   const int64_t k = spec->K, share = k / m->world_size;
-  for (uint32_t i = 0; i < m->n_probes; i++) {
-    const gmethod_probe *p = &m->probes[i];
-    if (p->k != k || p->x_dtype != spec->x_dtype || p->w_dtype != spec->w_dtype ||
-        p->y_dtype != spec->y_dtype)
-      continue;
-    *out_columns = p->columns;
-    return p->columns != NULL ? BS_OK : refuse(m, err);
-  }
   uint32_t *all = malloc((size_t)k * sizeof *all + 1u), *mine = malloc((size_t)share * sizeof *mine + 1u);
   int32_t rc = all == NULL || mine == NULL ? no_memory(err) : ask_method(m, rank, spec, mine, share, err);
   const bs_collective gather = {.struct_size = (uint32_t)sizeof gather,
@@ -115,4 +108,19 @@ int32_t gmethod_columns(gmethod *m, bs_rank *rank, const bs_layer_spec *spec, co
   m->probes[m->n_probes++] = (gmethod_probe){k, spec->x_dtype, spec->w_dtype, spec->y_dtype, all};
   *out_columns = all;
   return all != NULL ? BS_OK : refuse(m, err);
+}
+
+int32_t gmethod_columns(gmethod *m, bs_rank *rank, const bs_layer_spec *spec, const uint32_t **out_columns,
+                        bs_error *err) {
+  for (uint32_t i = 0; i < m->n_probes; i++) {
+    const gmethod_probe *p = &m->probes[i];
+    if (p->k != spec->K || p->x_dtype != spec->x_dtype || p->w_dtype != spec->w_dtype ||
+        p->y_dtype != spec->y_dtype)
+      continue;
+    *out_columns = p->columns;
+    return p->columns != NULL ? BS_OK : refuse(m, err);
+  }
+  int32_t rc = glead_columns(m->tell, m, spec, err);
+  if (rc == BS_OK) rc = find_columns(m, rank, spec, out_columns, err);
+  return glead_done(m->tell, rc, err);
 }

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/world/executor.h"
 #include "graph/run/args.h"
+#include "graph/split/echo.h"
 #include "graph/split/tell.h"
 
 /* A call on the member of a rank. */
@@ -110,6 +111,14 @@ typedef struct opening {
   gsame same;
 } opening;
 
+/* The lead of ranks without values has bound its session. Its arena is there before an echo runs. */
+static int32_t end_of_lead(gfront *f, int32_t rc, bs_error *err) {
+  bs_session *lead = f->members[f->first];
+  if (rc == BS_OK) rc = gsession_arena(lead, err);
+  const int32_t met = glead_end(&f->lead, rc == BS_OK ? lead : NULL, rc == BS_OK ? err : NULL);
+  return rc != BS_OK ? rc : met;
+}
+
 static int32_t open_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   const opening *o = arg;
   bs_session_options mine = *o->options;
@@ -117,14 +126,24 @@ static int32_t open_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   mine.rank = bs_world_rank(f->world, rank);
   if (rank != 0) mine.progress = NULL;
   if (mine.share != NULL) mine.share = mine.share->front->members[rank];
-  const int32_t rc = f->processes ? gtell_same(mine.rank, &o->same, err) : BS_OK;
+  int32_t rc = f->processes ? gtell_same(mine.rank, &o->same, err) : BS_OK;
   if (rc != BS_OK) return rc;
-  return bs_session_open(o->context, o->graph, &mine, &f->members[rank], err);
+  if (f->echoes == NULL) return bs_session_open(o->context, o->graph, &mine, &f->members[rank], err);
+  if (rank != f->first) {
+    rc = gecho_open(o->context, mine.rank, &f->echoes[rank], err);
+    return rc == BS_OK ? gecho_follow(f->echoes[rank], &f->lead, err) : rc;
+  }
+  mine.exact = 1; /* plans of a range are changed when another size is bound */
+  f->lead.rank = mine.rank;
+  rc = gsession_open(o->context, o->graph, &mine, &f->lead, &f->members[rank], err);
+  return end_of_lead(f, rc, err);
 }
 
 static int32_t close_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   (void)arg;
   (void)err;
+  if (f->echoes != NULL) gecho_close(f->echoes[rank]);
+  if (f->echoes != NULL) f->echoes[rank] = NULL;
   bs_session_close(f->members[rank]);
   f->members[rank] = NULL;
   return BS_OK;
@@ -173,6 +192,21 @@ static int make_room(gfront *f, const gmodel *m) {
          f->inputs != NULL && f->input_bytes != NULL;
 }
 
+/* Ranks without values follow the first one, where all of them are of this process. */
+static int32_t follow_first(gfront *f, bs_context *context, const bs_session_options *o, uint32_t own,
+                            bs_error *err) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  const int32_t rc =
+      bs_find_backend(context, bs_rank_backend(bs_world_rank(f->world, f->first)), &backend, &state, err);
+  if (rc != BS_OK || (backend->flags & BS_BACKEND_PHANTOM) == 0) return rc;
+  if (own != BS_WORLD_ALL_RANKS || o->share != NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-WORLD", "a session over a backend without values %s",
+                        o->share != NULL ? "shares nothing" : "has all ranks in one process");
+  f->echoes = calloc(f->size, sizeof(gecho *));
+  return f->echoes != NULL ? BS_OK : no_memory(err);
+}
+
 int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_options *options,
                     gfront **out_front, bs_error *err) {
   int32_t rc = check_options(options, err);
@@ -186,6 +220,7 @@ int32_t gfront_open(bs_context *context, bs_graph *model, const bs_session_optio
   f->processes = own != BS_WORLD_ALL_RANKS;
   f->first = f->processes ? own : 0;
   rc = make_room(f, model->model) ? BS_OK : no_memory(err);
+  if (rc == BS_OK) rc = follow_first(f, context, options, own, err);
   if (rc == BS_OK && f->processes) rc = gsame_make(model->model, options, &o.same, err);
   if (rc == BS_OK) rc = run_world(f, open_member, &o, 0, err);
   if (rc != BS_OK) {
@@ -202,13 +237,16 @@ void gfront_close(gfront *f) {
   if (f == NULL) return;
   if (f->members != NULL && f->codes != NULL && f->errors != NULL) {
     int any = 0;
-    for (uint32_t r = 0; r < f->size; r++) any |= f->members[r] != NULL;
+    for (uint32_t r = 0; r < f->size; r++)
+      any |= f->members[r] != NULL || (f->echoes != NULL && f->echoes[r] != NULL);
     if (any && f->processes && f->opened && f->first == 0)
       run_all(f, GTOLD_CLOSE, close_member, NULL, NULL);
     else if (any)
       run_world(f, close_member, NULL, 1, NULL);
-    for (uint32_t r = 0; r < f->size && !bs_world_left_behind(f->world); r++) bs_session_close(f->members[r]);
+    for (uint32_t r = 0; r < f->size && !bs_world_left_behind(f->world); r++) close_member(f, r, NULL, NULL);
   }
+  free(f->echoes);
+  glead_free(&f->lead);
   free(f->members);
   free(f->codes);
   free(f->errors);
@@ -228,7 +266,9 @@ typedef struct binding {
 
 static int32_t bind_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   const binding *b = arg;
-  return bs_session_bind(f->members[rank], b->dims, b->n, err);
+  if (f->echoes != NULL && rank != f->first) return gecho_follow(f->echoes[rank], &f->lead, err);
+  const int32_t rc = bs_session_bind(f->members[rank], b->dims, b->n, err);
+  return f->echoes != NULL ? end_of_lead(f, rc, err) : rc;
 }
 
 /* The sizes as other processes are told them. BS_NOT_FOUND: one is of no symbol. */
@@ -257,6 +297,7 @@ int32_t gfront_bind(gfront *f, const bs_dim *const *dims, uint32_t n, bs_error *
 
 static int32_t run_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   (void)arg;
+  if (f->echoes != NULL && rank != f->first) return gecho_run(f->echoes[rank], err);
   return bs_session_run(f->members[rank], err);
 }
 
@@ -277,8 +318,10 @@ static int32_t check_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 
 int32_t gfront_check(gfront *f, void (*each)(void *user, const bs_node_check *row), void *user,
                      bs_error *err) {
+  int32_t rc = gdevice_has_values(gfront_lead(f)->rank, "a check of the model", err);
+  if (rc != BS_OK) return rc;
   checking c = {each, user};
-  const int32_t rc = ready(f, err);
+  rc = ready(f, err);
   return rc == BS_OK ? run_all(f, GTOLD_CHECK, check_member, &c, err) : rc;
 }
 
@@ -295,8 +338,10 @@ static int32_t trace_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 
 int32_t gfront_trace(gfront *f, void (*each)(void *user, const bs_node_trace *row), void *user,
                      bs_error *err) {
+  int32_t rc = gdevice_has_values(gfront_lead(f)->rank, "a run with the values of its nodes", err);
+  if (rc != BS_OK) return rc;
   tracing t = {each, user};
-  const int32_t rc = ready(f, err);
+  rc = ready(f, err);
   return rc == BS_OK ? run_all(f, GTOLD_TRACE, trace_member, &t, err) : rc;
 }
 

@@ -11,6 +11,7 @@
 #include "core/world/executor.h"
 #include "graph/ir/arena.h"
 #include "graph/run/weights.h"
+#include "graph/split/echo.h"
 #include "graph/split/method.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -73,6 +74,13 @@ static int32_t take_owned(const glayer *l, bs_layer *layer, const gnode_split *s
   return BS_UNSUPPORTED;
 }
 
+/* The device counts the weights of a layer that another one serves. */
+static int32_t take_alike(gcore *core, grank *rank, const glayer *like, uint64_t *out_bytes, bs_error *err) {
+  void *unused;
+  *out_bytes = like->bytes;
+  return gdevice_take(core, rank, NULL, like->bytes, &unused, err);
+}
+
 /* Builds the layer; one that it replaces is freed when the new one is there. F has the rows of its weight in
  * the order in which ranks hold them, S its columns. */
 static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, glayer *l, bs_error *err) {
@@ -92,15 +100,22 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   if (rc == BS_OK)
     rc = bs_method_propose(rank->context, l->arm->name, &l->spec, rank->api->rank(rank->rank),
                            core->method->world_size, &proposal, err);
-  if (rc == BS_OK) rc = bs_memory_fits(proposal.weight_bytes, "BS-GRAPH-MEMORY", "a layer of the model", err);
+  if (rc == BS_OK) rc = gdevice_fits(rank, proposal.weight_bytes, "a layer of the model", err);
   if (rc != BS_OK) return rc;
   if (core->method->bits >= BS_BITS_TOKENS) bs_rank_require(rank->rank, BS_QUERY_BITS);
-  if (core->n_calls > 0) bs_rank_lend_calls(rank->rank, core->calls[core->n_calls - 1], core->calls_bytes);
-  rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
-                      split->bias != GNONE ? &bias.source : NULL, &made, err);
+  void *calls = core->n_calls > 0 ? core->calls[core->n_calls - 1] : core->device_calls;
+  if (calls != NULL) bs_rank_lend_calls(rank->rank, calls, core->calls_bytes);
+  const glayer *like = glead_like(core, l);
+  rc = glead_layer(core, l, &weights.source, split->bias != GNONE ? &bias.source : NULL, err);
+  if (rc == BS_OK && like == NULL)
+    rc = bs_layer_build(rank->rank, l->arm->name, &l->spec, &weights.source,
+                        split->bias != GNONE ? &bias.source : NULL, &made, err);
+  rc = glead_done(core->method->tell, rc, err);
   bs_rank_lend_calls(rank->rank, NULL, 0);
   bs_rank_require(rank->rank, 0);
-  if (rc == BS_OK) rc = take_owned(l, made, split, rank, &bytes, err);
+  if (rc == BS_OK)
+    rc = like != NULL ? take_alike(core, rank, like, &bytes, err)
+                      : take_owned(l, made, split, rank, &bytes, err);
   if (rc != BS_OK) {
     bs_rank_set_alone(rank->rank);
     bs_layer_free(made);
@@ -109,8 +124,9 @@ static int32_t build(gcore *core, grank *rank, const graph *g, const gnode *n, g
   core->pack_s += bs_clock_s() - began;
   core->packed_bytes += bytes - l->bytes;
   gweight_drop(&l->weight, NULL);
-  bs_layer_free(l->layer);
-  l->layer = made;
+  if (like == NULL) bs_layer_free(l->layer); /* else it may serve others */
+  if (like == NULL) l->layer = made;
+  l->like = like;
   l->rank = rank->rank;
   l->bytes = bytes;
   return BS_OK;
@@ -133,8 +149,13 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
   }
   if (most == 0 || most + BS_CALLS_EDGES <= core->calls_bytes) return BS_OK;
   const uint64_t bytes = (most + BS_CALLS_EDGES + 255u) & ~UINT64_C(255);
-  int32_t rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the workspace of layers", err);
-  void *block = rc == BS_OK ? aligned_alloc(256, bytes) : NULL;
+  int32_t rc = gdevice_fits(rank, bytes, "the workspace of layers", err);
+  void *block = rc == BS_OK && !rank->phantom ? aligned_alloc(256, bytes) : NULL;
+  if (rc == BS_OK && rank->phantom) {
+    rc = gdevice_take(core, rank, NULL, bytes, &core->device_calls, err);
+    if (rc == BS_OK) core->calls_bytes = bytes;
+    return rc;
+  }
   if (rc == BS_OK && (block == NULL || !ARRAY_GROW(core->calls, core->n_calls, core->cap_calls)))
     rc = no_memory(err);
   if (rc != BS_OK) {
@@ -248,7 +269,8 @@ int32_t glayer_gather(grank *r, const bs_tensor *x, bs_tensor *out, bs_error *er
 }
 
 int32_t glayer_run(const glayer *l, bs_tensor *const *args, bs_error *err) {
-  const int32_t rc = bs_layer_forward(l->layer, args[0], args[3], NULL, err);
+  const int32_t rc =
+      bs_layer_forward(l->like != NULL ? l->like->layer : l->layer, args[0], args[3], NULL, err);
   if (rc != BS_OK) bs_rank_set_alone(l->rank);
   return rc;
 }

@@ -35,6 +35,7 @@ typedef struct gmethod {
   uint32_t world_size;
   gmethod_probe *probes;
   uint32_t n_probes, cap_probes;
+  struct glead *tell; /* echo.h: where other ranks follow this one; NULL */
 } gmethod;
 
 /* A layer of a session's rank. */
@@ -44,8 +45,9 @@ typedef struct glayer {
   bs_order rows, columns; /* of the weight, as ranks hold them */
   const gmethod_arm *arm;
   bs_layer *layer;
-  bs_rank *rank;  /* that has it */
-  uint64_t bytes; /* of the weights that the rank owns */
+  bs_rank *rank;             /* that has it */
+  const struct glayer *like; /* whose layer serves it too (echo.h); NULL: its own */
+  uint64_t bytes;            /* of the weights that the rank owns */
 } glayer;
 
 /* NULL in *out_method where the options name no method. gmethod_free(NULL) does nothing. */

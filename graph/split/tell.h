@@ -5,6 +5,7 @@
  * no method. After each call all ranks know how it ended on each (gtell_outcome). */
 #ifndef BS_GRAPH_SPLIT_TELL_H
 #define BS_GRAPH_SPLIT_TELL_H
+#include "graph/split/echo.h"
 #include "graph/split/front.h"
 
 /* Calls that rank 0 tells. */
@@ -39,6 +40,8 @@ struct gfront {
   uint32_t processes;   /* 1: ranks are processes, and `first` is the only one here */
   uint32_t opened;      /* 1: on all ranks */
   bs_session **members; /* of each rank; NULL: of another process, or not open */
+  gecho **echoes;       /* of ranks without values, which follow the first; NULL: each has a member */
+  glead lead;           /* what it tells these */
   int32_t *codes;       /* of the newest call */
   bs_error *errors;
   gtold told;     /* processes: the newest call; the following, too */

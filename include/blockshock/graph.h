@@ -114,6 +114,10 @@ typedef struct bs_graph_options {
   /* Since 0.13. 1: without slots, `logits` of a folder or a GGUF file is that of the last token alone, [1, 1,
    * words]. */
   uint32_t last_logits;
+  /* Since 0.15. 1: a folder may have config.json and no weights. Its sessions run on backends without values
+   * alone (BS_BACKEND_PHANTOM), which take time as with the weights. */
+  uint32_t shapes;
+  uint32_t reserved2;
 } bs_graph_options;
 
 /* A node that the library cannot serve. Strings live during the call. */

@@ -17,6 +17,7 @@
 #include "lab/model/bench.h"
 #include "lab/model/bench_memory.h"
 #include "lab/model/inputs.h"
+#include "lab/model/simulated.h"
 #include "lab/stop.h"
 
 enum { SAMPLES = 200, LEAST_SAMPLES = 5 };
@@ -165,6 +166,10 @@ static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
   return bs_no_memory(err, "a row");
 }
 
+static int is_simulated(const benching *b) {
+  return b->request->ranks != NULL && b->request->ranks->simulated;
+}
+
 /* Refuses a session in its present binding if ref serves a node, unless that is allowed. */
 static int32_t refuse_fallback(const benching *b, bs_error *err) {
   bs_session_stats stats = {.struct_size = sizeof stats};
@@ -186,6 +191,24 @@ static int32_t refuse_fallback(const benching *b, bs_error *err) {
   return BS_UNSUPPORTED;
 }
 
+/* One run in virtual time: nothing varies. */
+static int32_t simulate_one(benching *b, bs_error *err) {
+  json_t *row = NULL;
+  int32_t rc = bs_stop_check(err);
+  if (rc == BS_OK) rc = refuse_fallback(b, err);
+  if (rc == BS_OK) rc = run_once(b, b->model->session, err);
+  if (rc == BS_OK)
+    rc = bs_model_simulated_row(b->model, b->request->ranks, b->work, b->tokens, b->before, &row, err);
+  if (rc != BS_OK) return rc;
+  if (json_object_set_new(row, "backend", json_string(b->backend)) == 0 && add_seconds(b, row) == 0 &&
+      json_array_append(b->rows, row) == 0)
+    rc = BS_OK;
+  else
+    rc = bs_no_memory(err, "a row");
+  json_decref(row);
+  return rc;
+}
+
 static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t before, bs_error *err) {
   const bs_sampler_host host = {.user = b, .disturb = bs_disturb_host, .progress = tell};
   const uint32_t threads = bs_host_threads(b->context, b->backend, 1, b->threads);
@@ -199,6 +222,7 @@ static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t 
   b->work = work;
   b->tokens = tokens;
   b->before = before;
+  if (is_simulated(b)) return simulate_one(b, err);
   bs_sampler_defaults(&o);
   o.batch_seconds = fmin(fmax(b->asked->seconds / SAMPLES, SHORTEST_SAMPLE), LONGEST_SAMPLE);
   o.pairs_min = LEAST_SAMPLES;
@@ -312,11 +336,22 @@ json_t *bs_model_by_time(const json_t *nodes) {
   return rows;
 }
 
+static int32_t read_profile(const bs_model *m, json_t **out, bs_error *err) {
+  char *text = NULL;
+  const int32_t rc = bs_model_text(m, BS_REPORT_PROFILE, 1, &text, err);
+  json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  if (rc != BS_OK) return rc;
+  *out = bs_model_by_time(json_object_get(report, "nodes"));
+  const int read = report != NULL;
+  json_decref(report);
+  return read ? BS_OK : bs_error_set(err, BS_INTERNAL, "BS-MODEL-PROFILE", "the profile is no JSON");
+}
+
 /* A second session of the same weights, which reads a clock between nodes: its runs are not those timed. */
 static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error *err) {
   bs_model view = *b->model; /* the same inputs, another session */
   bs_model_request request = *b->request;
-  char *text = NULL;
   request.profile = 1;
   view.session = NULL;
   view.made = NULL; /* its own */
@@ -331,14 +366,7 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
   const double end = bs_clock_s() + fmin(b->asked->seconds, PROFILE_SECONDS);
   for (int i = 0; rc == BS_OK && (i < 3 || (bs_clock_s() < end && bs_stop_asked() == 0)); i++)
     rc = run_once(b, view.session, err);
-  if (rc == BS_OK) rc = bs_model_text(&view, BS_REPORT_PROFILE, 1, &text, err);
-  json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
-  if (rc == BS_OK) {
-    *out = bs_model_by_time(json_object_get(report, "nodes"));
-    if (report == NULL) rc = bs_error_set(err, BS_INTERNAL, "BS-MODEL-PROFILE", "the profile is no JSON");
-  }
-  json_decref(report);
-  free(text);
+  if (rc == BS_OK) rc = read_profile(&view, out, err);
   bs_session_close(view.session);
   bs_model_free_made(&view);
   return rc;
@@ -363,6 +391,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   if (r.ranks != NULL) r.threads = r.ranks->n * (r.ranks->threads > 0 ? r.ranks->threads : 1);
   if (r.threads == 0) r.threads = bs_machine_cores();
   r.bind = asked->peer != NULL; /* on the cores that the peer has */
+  r.profile =
+      r.ranks != NULL && r.ranks->simulated && asked->profile; /* a virtual clock takes no time to read */
   benching b = {.context = context,
                 .request = &r,
                 .asked = asked,
@@ -381,11 +411,13 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     rc = info.cache_tokens > 0 ? bench_tokens(context, &b, info.cache_tokens, err)
                                : bench_plain(context, &b, err);
   bs_load_now(&after);
-  json_t *memory = bs_model_bench_memory(model, b.arena, b.before, info.cache_tokens);
+  json_t *memory =
+      is_simulated(&b) ? NULL : bs_model_bench_memory(model, b.arena, b.before, info.cache_tokens);
   if (bs_stop_asked() != 0 && json_array_size(b.rows) > 0) rc = BS_OK; /* the rows until then */
-  if (rc == BS_OK && asked->profile && bs_stop_asked() == 0) rc = profile(context, &b, &nodes, err);
+  if (rc == BS_OK && asked->profile && bs_stop_asked() == 0)
+    rc = is_simulated(&b) ? read_profile(model, &nodes, err) : profile(context, &b, &nodes, err);
   if (rc == BS_OK)
-    *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
+    *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O?, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
                      "backend", b.backend, "threads", (int)b.threads, "dims", bs_model_dims(model),
                      "made_inputs", bs_model_makes_inputs(model), "median_s",
                      json_object_get(json_array_get(b.rows, 0), "median_s"), "rows", b.rows, "conditions",
@@ -396,7 +428,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     json_object_set_new(*out, "made_hash", json_string(hash));
   }
   if (*out != NULL && model->tuned != NULL) json_object_set(*out, "tuned", model->tuned);
-  if (*out != NULL) json_object_set(*out, "memory", memory);
+  if (*out != NULL && memory != NULL) json_object_set(*out, "memory", memory);
   if (*out != NULL && b.peer != NULL && info.cache_tokens > 0)
     rc = bs_model_bench_read(model, b.before, info.cache_tokens, b.threads, json_array_get(b.rows, 1), err);
   if (*out != NULL && nodes != NULL) {

@@ -160,6 +160,7 @@ int bs_model_makes_inputs(const bs_model *m) {
 /* Sends a note of the inputs that have no file. */
 static void tell_made(const bs_model_request *request, const bs_model *m) {
   bs_text list = {0};
+  if (request->ranks != NULL && request->ranks->phantom) return; /* nothing reads them */
   for (uint32_t i = 0; i < bs_graph_port_count(m->graph, 1); i++) {
     const bs_model_domain *d = &m->domains[i];
     if (file_of(m, d->name) != NULL) continue;

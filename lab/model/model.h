@@ -18,11 +18,16 @@ typedef struct bs_model_words {
 typedef struct bs_model_ranks {
   uint32_t n;                  /* ranks */
   uint32_t threads;            /* of each; 0: cores / ranks */
-  const char *method, *comm;   /* comm NULL: threads */
+  const char *method, *comm;   /* method NULL: one rank; comm NULL: threads */
   double timeout_s;            /* of a wait for another rank; 0: 60 */
   const char **keys, **values; /* n_options: of the method */
   uint32_t n_options, has_mask;
   bs_mask mask;
+  /* Of a communicator with a virtual clock: the machine's name, and its collectives as bs_world_options has
+   * them. */
+  uint32_t simulated, phantom; /* phantom 1: without values */
+  uint32_t replicas;           /* of n ranks each, of which one is simulated; 0: one */
+  const char *machine, *algorithm, *topology;
 } bs_model_ranks;
 
 typedef struct bs_model_request {
@@ -41,6 +46,7 @@ typedef struct bs_model_request {
   int64_t slots;            /* for a folder with config.json: bs_graph_options.slots */
   uint32_t cache_dtype;     /* bs_graph_options; so is last_logits */
   uint32_t last_logits;
+  uint32_t shapes;  /* bs_graph_options.shapes */
   uint32_t threads; /* 0: all processors that the process may use */
   uint32_t seed;    /* of made inputs */
   uint32_t profile;

@@ -363,7 +363,8 @@ static int32_t open_graph(bs_context *context, const bs_model_request *request, 
                                     .cache_tokens = request->cache_tokens,
                                     .slots = request->slots,
                                     .cache_dtype = request->cache_dtype,
-                                    .last_logits = request->last_logits};
+                                    .last_logits = request->last_logits,
+                                    .shapes = request->shapes};
   return bs_model_is_builtin(path) ? bs_model_builtin(context, path, out, err)
                                    : bs_graph_open(context, path, &options, &out->graph, err);
 }

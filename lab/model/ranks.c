@@ -58,7 +58,10 @@ int32_t bs_model_world(bs_context *context, const bs_model_request *r, bs_model 
                                     .backend = r->backend,
                                     .comm = r->ranks->comm,
                                     .threads_per_rank = r->ranks->threads,
-                                    .bind = 1, /* ranks that share a core wait for each other there */
+                                    .algorithm = r->ranks->algorithm,
+                                    .topology = r->ranks->topology,
+                                    /* Ranks that share a core wait for each other there. */
+                                    .bind = !r->ranks->simulated,
                                     .choices = r->choices.words,
                                     .n_choices = (uint32_t)r->choices.n,
                                     .fallback = 1,

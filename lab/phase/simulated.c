@@ -100,6 +100,11 @@ static void take(void *user, const char *name, double value, const char *unit, c
   if (strcmp(name, "last_rank") == 0) s->last_rank = (uint32_t)value;
 }
 
+void bs_simulated_take(bs_world *world, bs_simulated *out) {
+  taking told = {.s = out};
+  bs_world_figures(world, take, &told);
+}
+
 const char *bs_simulated_limit(const bs_simulated *s) {
   const double of[] = {s->own[BS_SIM_COMPUTE], s->own[BS_SIM_MEMORY], s->own[BS_SIM_LAUNCH],
                        s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE], s->own[BS_SIM_WAIT]};
@@ -245,7 +250,7 @@ const char *bs_simulated_domain(const bs_simulated *s) {
   return fitted && !(s->outside_domain > 0) ? "in-domain" : "extrapolated";
 }
 
-static json_t *simulated_json(const bs_simulated *s, const char *machine) {
+json_t *bs_simulated_json(const bs_simulated *s, const char *machine) {
   json_t *out = json_object(), *path = json_object();
   json_object_set_new(out, "us", us(s->ps));
   for (int i = 0; i < BS_SIM_TERMS; ++i) {
@@ -352,21 +357,18 @@ int32_t bs_simulated_takes_time(double time, bs_error *err) {
   return BS_CONFIG;
 }
 
-/* Notes that there are more ranks than the machine has on a switch, and that the links between switches are
- * not specified. */
-static void tell_beyond(const bs_experiment *e, const bs_case *c, const bs_simulated *s, json_t *told) {
-  char text[400];
-  const int ring = e->algorithm == NULL || e->algorithm[0] == '\0';
-  const char *name = machine_of(e);
-  if (!(s->switch_ranks > 0) || c->world_size <= s->switch_ranks || e->topology != NULL) return;
+int bs_simulated_beyond(const bs_simulated *s, const char *machine, uint32_t ranks, const char *algorithm,
+                        const char *topology, char *out_text, size_t size) {
+  const int ring = algorithm == NULL || algorithm[0] == '\0';
+  if (!(s->switch_ranks > 0) || ranks <= s->switch_ranks || topology != NULL) return 0;
   snprintf(
-      text, sizeof text,
+      out_text, size,
       "%.60s has %.0f GPUs on one switch; %u were simulated %s: --set hardware.algorithm=%s%s",
-      name != NULL ? name : "the machine", s->switch_ranks, c->world_size,
+      machine != NULL ? machine : "the machine", s->switch_ranks, ranks,
       ring ? "as one ring" : "on one switch", ring ? "halving_doubling" : "hierarchical",
       ring ? " (bsrun sim scale --algorithm best tries others); --hardware h100-cluster has nodes"
            : " --set hardware.topology=hier:outer_latency_s=S,outer_bw_Bps=R, as --hardware h100-cluster");
-  json_object_set_new(told, "beyond", json_string(text));
+  return 1;
 }
 
 static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_subject *subject,
@@ -380,8 +382,11 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   int32_t rc = simulate_method(e, c, work, &method, err);
   if (rc == BS_OK && (rc = bs_simulated_takes_time(method.ps, err)) != BS_OK) json_decref(method.steps);
   if (rc != BS_OK) return rc;
-  json_t *told = simulated_json(&method, machine_of(e));
-  tell_beyond(e, c, &method, told);
+  json_t *told = bs_simulated_json(&method, machine_of(e));
+  char beyond[400];
+  if (bs_simulated_beyond(&method, machine_of(e), c->world_size, e->algorithm, e->topology, beyond,
+                          sizeof beyond))
+    json_object_set_new(told, "beyond", json_string(beyond));
   if (e->trace_file != NULL)
     json_object_set_new(
         told, "trace",
@@ -391,7 +396,7 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
     const bs_case alone = bs_simulated_dense(c);
     rc = bs_simulate_case(&alone, work, &dense, err);
     if (rc == BS_OK) {
-      json_object_set_new(told, "dense", simulated_json(&dense, machine_of(e)));
+      json_object_set_new(told, "dense", bs_simulated_json(&dense, machine_of(e)));
       json_object_set_new(told, "speedup", method.ps > 0 ? json_real(dense.ps / method.ps) : json_null());
       json_decref(dense.steps);
     }

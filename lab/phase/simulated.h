@@ -64,6 +64,11 @@ struct bs_simulated_et;
  * plugins.sim.trace_events), and its steps to `et` (simulated_et.h). Both may be NULL. */
 int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace,
                            struct bs_simulated_et *et, bs_simulated *out, bs_error *err);
+/* The figures of the newest run of a world with a virtual clock. out is all zero before; the caller frees
+ * out->steps. */
+void bs_simulated_take(struct bs_world *world, bs_simulated *out);
+/* The object `simulated` of a record. A new reference; machine NULL: it has no name. */
+json_t *bs_simulated_json(const bs_simulated *s, const char *machine);
 /* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" if no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
 /* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else
@@ -76,6 +81,10 @@ int32_t bs_simulated_judgeable(const char *what, const char *domain, const char 
 /* The dense layer on one rank of the same machine. */
 bs_case bs_simulated_dense(const bs_case *like);
 
+/* Writes a sentence when there are more ranks than the machine has on a switch, and the links between
+ * switches are not specified; else returns 0. machine, algorithm and topology may be NULL. */
+int bs_simulated_beyond(const bs_simulated *s, const char *machine, uint32_t ranks, const char *algorithm,
+                        const char *topology, char *out_text, size_t size);
 /* Writes a sentence on the trace that the run of a record wrote; 0: no trace. */
 int bs_simulated_trace_text(const json_t *record, char *out_text, size_t size);
 /* Phases 1, 2 and 3 of an experiment in such a world: the method and the dense layer on one rank, in the

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * sim_scale_model.c - see sim_scale_model.h. */
+#include "bsrun/sim_scale_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/model.h"
+#include "bsrun/simulated.h"
+#include "core/base/error.h"
+
+int32_t sim_scale_model_check(const args *a, bs_error *err) {
+  static const char *const of_layer[] = {"algorithm", "phase", "at-least", "force",   "weak",
+                                         "n",         "b",     "k",        "bias",    "activation",
+                                         "dtype",     "x",     "y",        "workload"};
+  for (size_t i = 0; i < sizeof of_layer / sizeof of_layer[0]; i++)
+    if (args_has(a, of_layer[i])) {
+      bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is of a layer, and --with model=%.60s is given",
+                   of_layer[i], args_value(a, "model"));
+      bs_error_hint(err, "the algorithm of a model's collectives is --set hardware.algorithm=NAME");
+      return BS_USAGE;
+    }
+  return BS_OK;
+}
+
+/* Gives the option of that name another value. */
+static void give(args *io, const char *name, const char *value) {
+  size_t option = 0;
+  while (option < io->n_options && strcmp(args_name(&io->options[option]), name) != 0) option++;
+  if (option == io->n_options) return;
+  io->given[io->n_given].option = option;
+  io->given[io->n_given++].value = value;
+}
+
+/* The words of `model bench` for the point; with.given is the caller's to free. */
+static int32_t words_of(const args *a, const char *method, const char *ranks, args *out, bs_error *err) {
+  static const char *const lists[] = {"method", "world-size", "model", "output", "wide", NULL};
+  enum { MORE = 3 };
+  int32_t rc = args_without(a, lists, out, err);
+  if (rc != BS_OK) return rc;
+  void *room = realloc(out->given, (out->n_given + MORE) * sizeof *out->given);
+  if (room == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  out->given = room;
+  give(out, "method", method);
+  give(out, "world-size", ranks);
+  if (!args_has(a, "hardware")) give(out, "hardware", "sim-flat");
+  return BS_OK;
+}
+
+/* The first row of the same method and work. */
+static const json_t *first_like(const json_t *rows, const json_t *row) {
+  const json_t *other;
+  size_t i;
+  json_array_foreach(
+      rows, i,
+      other) if (json_equal(json_object_get(other, "method"), json_object_get(row, "method")) &&
+                 json_equal(json_object_get(other, "work"), json_object_get(row, "work"))) return other;
+  return row;
+}
+
+static void add_row(json_t *rows, json_t *row) {
+  const double now = json_number_value(json_object_get(row, "simulated_s"));
+  const double first = json_number_value(json_object_get(first_like(rows, row), "simulated_s"));
+  json_object_update_missing(row, json_object_get(row, "simulated"));
+  json_object_set_new(row, "speedup", json_real(first / now));
+  json_array_append(rows, row);
+}
+
+int32_t sim_scale_model_point(const args *a, const char *method, uint32_t ranks, json_t *io_rows,
+                              bs_error *err) {
+  const char *path = args_value(a, "model");
+  args words = {.given = NULL};
+  json_t *rows = NULL, *row;
+  char number[16];
+  size_t i;
+  snprintf(number, sizeof number, "%u", ranks);
+  int32_t rc = words_of(a, method, number, &words, err);
+  words.words = &path;
+  words.n_words = 1;
+  if (rc == BS_OK) rc = model_bench_simulated(&words, &rows, err);
+  free(words.given);
+  if (rc == BS_OK) json_array_foreach(rows, i, row) add_row(io_rows, row);
+  json_decref(rows);
+  return rc;
+}
+
+int32_t sim_scale_model_print(int format, const json_t *rows, bs_error *err) {
+  static const bs_field fields[] = {{"method", "METHOD", 0, 0},
+                                    {"work", "", 0, 0},
+                                    {"tokens", "tokens", BS_FIELD_RIGHT, 0},
+                                    {"world_size", "P", BS_FIELD_RIGHT, 0},
+                                    {"simulated_s", "s", BS_FIELD_RIGHT, 6},
+                                    {"tokens_per_s", "tokens/s", BS_FIELD_RIGHT, 4},
+                                    {"speedup", "x first", BS_FIELD_RIGHT, 4},
+                                    {"collectives_share", "in collectives", BS_FIELD_RIGHT, 3},
+                                    {"limit", "limit", 0, 0},
+                                    {"bytes_per_device", "bytes/device", BS_FIELD_RIGHT, 0},
+                                    {"collectives", "collectives", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                    {"machine", "machine", BS_FIELD_FOLD | BS_FIELD_WIDE, 0},
+                                    {"domain", "domain", BS_FIELD_FOLD | BS_FIELD_WIDE, 0}};
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) simulated_print_head(json_array_get(rows, 0));
+  return bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * sim_scale_model.h - `bsrun sim scale --with model=MODEL`: one point, and the table. */
+#ifndef BSRUN_SIM_SCALE_MODEL_H
+#define BSRUN_SIM_SCALE_MODEL_H
+#include "bsrun/bsrun.h"
+
+/* Refuses the words of a layer. BS_USAGE. */
+int32_t sim_scale_model_check(const args *a, bs_error *err);
+/* Adds the rows of the model on so many ranks to rows, with `speedup` over the first row of the same method
+ * and work. */
+int32_t sim_scale_model_point(const args *a, const char *method, uint32_t ranks, json_t *io_rows,
+                              bs_error *err);
+int32_t sim_scale_model_print(int format, const json_t *rows, bs_error *err);
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * simulated.c - see simulated.h. */
+#include "lab/model/simulated.h"
+
+#include <string.h>
+
+#include "core/base/text.h"
+#include "lab/error.h"
+#include "lab/model/bench.h"
+#include "lab/model/inputs.h"
+#include "lab/phase/simulated.h"
+
+/* What the rank that ends last spends in collectives. */
+static double in_collectives(const bs_simulated *s) {
+  return s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE] + s->own[BS_SIM_WAIT];
+}
+
+int32_t bs_model_simulated_row(const bs_model *m, const bs_model_ranks *k, const char *work, int64_t tokens,
+                               int64_t before, json_t **out, bs_error *err) {
+  bs_simulated s;
+  uint64_t flops, bytes;
+  bs_session_stats stats = {.struct_size = sizeof stats};
+  memset(&s, 0, sizeof s);
+  bs_simulated_take(m->world, &s);
+  int32_t rc = bs_simulated_takes_time(s.ps, err);
+  if (rc == BS_OK) rc = bs_model_count_work(m->session, &flops, &bytes, err);
+  if (rc == BS_OK) rc = bs_session_stats_get(m->session, &stats, err);
+  if (rc == BS_OK) {
+    const double seconds = s.ps * 1e-12;
+    const uint32_t replicas = k->replicas > 0 ? k->replicas : 1;
+    s.phantom = k->phantom;
+    *out = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:f, s:o}", "work", work, "method",
+        k->method != NULL ? k->method : "", "world_size", (json_int_t)k->n * replicas, "cache_tokens",
+        (json_int_t)before, "nodes", (json_int_t)bs_session_node_count(m->session), "flops",
+        (json_int_t)flops * replicas, "collectives", (json_int_t)stats.collectives, "layers_whole",
+        (json_int_t)stats.layers_whole, "simulated_s", seconds, "tokens_per_s",
+        tokens > 0 ? json_real((double)tokens * replicas / seconds) : json_null(), "collectives_share",
+        in_collectives(&s) / s.ps, "simulated", bs_simulated_json(&s, k->machine));
+    if (*out == NULL) rc = bs_no_memory(err, "a row");
+    char beyond[400];
+    if (rc == BS_OK &&
+        bs_simulated_beyond(&s, k->machine, k->n, k->algorithm, k->topology, beyond, sizeof beyond))
+      json_object_set_new(json_object_get(*out, "simulated"), "beyond", json_string(beyond));
+  }
+  if (rc == BS_OK && k->replicas > 1) json_object_set_new(*out, "replicas", json_integer(k->replicas));
+  if (rc == BS_OK && tokens > 0) json_object_set_new(*out, "tokens", json_integer(tokens));
+  json_decref(s.steps);
+  return rc;
+}
+
+int64_t bs_model_simulated_cache(const bs_model_request *r) {
+  enum { USUAL = 128 };
+  int64_t most = 0, size;
+  for (size_t i = 0; i < r->dims.n; i++) {
+    const char *equals = strrchr(r->dims.words[i], '=');
+    if (equals != NULL && bs_parse_size(equals + 1, &size) && size > most && size < INT32_MAX) most = size;
+  }
+  return (most > 0 ? most : USUAL) + 1;
+}
