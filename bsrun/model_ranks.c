@@ -61,7 +61,7 @@ static int32_t read_comm(const args *a, bs_model_ranks *out, bs_error *err) {
   size_t i = 0;
   while (i < 3 && strcmp(how, hows[i]) != 0) i++;
   if (i == 3) return bsrun_unknown("way to launch", how, hows, 3, err);
-  if (value_of(a, "comm") != NULL) out->comm = value_of(a, "comm"); /* else the simulated machine's */
+  if (value_of(a, "comm") != NULL) out->comm = value_of(a, "comm");
   if (out->comm == NULL && i > 0) out->comm = i == 1 ? "shm" : bs_mpi_of_environment();
   return args_real(a, "timeout", 0.001, 86400, 60, &out->timeout_s, err);
 }
@@ -165,6 +165,15 @@ static int32_t refuse_ranks(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+/* Without a method there is one rank: in the world of a simulated machine, or in none. */
+static int32_t one_rank(const args *a, model_asked *io, bs_error *err) {
+  const int32_t rc = refuse_ranks(a, err);
+  if (rc != BS_OK || !io->ranks.simulated) return rc;
+  io->ranks.n = 1;
+  io->request.ranks = &io->ranks;
+  return BS_OK;
+}
+
 /* Ranks of a launcher without a method: each runs the whole model. */
 static void note_copies(const args *a, const model_asked *asked) {
   char line[120];
@@ -176,31 +185,22 @@ static void note_copies(const args *a, const model_asked *asked) {
   bsrun_note(asked->quiet, line);
 }
 
-/* Without a method there is one rank: in the world of a simulated machine, or in none. */
-static int32_t one_rank(const args *a, model_asked *io, bs_error *err) {
-  const int32_t rc = refuse_ranks(a, err);
-  if (rc != BS_OK || !io->ranks.simulated) return rc;
-  io->ranks.n = 1;
-  io->request.ranks = &io->ranks;
-  return BS_OK;
-}
-
 int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, model_asked *io,
                          bs_error *err) {
   bs_model_ranks *out = &io->ranks;
   const bs_method *methods[2] = {NULL, NULL};
   size_t n = 0;
   out->method = value_of(a, "method");
-  int32_t rc = read_comm(a, out, err);
-  if (rc != BS_OK) return rc;
+  if (value_of(a, "comm") != NULL) out->comm = value_of(a, "comm");
   out->simulated = (uint32_t)bs_clock_is_virtual(context, out->comm);
   out->phantom = (uint32_t)bs_backend_is_phantom(context, io->request.backend);
-  out->threads = out->simulated ? 1 : (uint32_t)threads;
   if (out->method == NULL) {
     note_copies(a, io);
     return one_rank(a, io, err);
   }
-  rc = find_methods(context, out->method, methods, &n, err);
+  out->threads = out->simulated ? 1 : (uint32_t)threads;
+  int32_t rc = read_comm(a, out, err);
+  if (rc == BS_OK) rc = find_methods(context, out->method, methods, &n, err);
   if (rc == BS_OK) rc = read_size(a, methods[0], out, err);
   if (rc == BS_OK) rc = read_mask(a, out, err);
   if (rc == BS_OK) rc = read_options(a, methods, n, out, err);
