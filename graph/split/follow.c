@@ -54,7 +54,7 @@ static int32_t follow_main(bs_rank *rank, void *arg, bs_error *err) {
     if (f->told.call == GTOLD_CLOSE) break;
     *mine = (bs_error)BS_ERROR_INIT;
     *code = serve(f, gfront_lead(f), mine);
-    if (*code != BS_OK && !gfront_common(*code)) {
+    if (!gfront_goes_on(rank, *code)) {
       if (err != NULL) *err = *mine;
       return *code;
     }

@@ -24,13 +24,17 @@ typedef struct calling {
   int meets; /* processes: all ranks make the call */
 } calling;
 
-/* Errors of what was asked or given, which are the same on all ranks. */
-int gfront_common(int32_t code) {
+/* Errors of what was asked or given. */
+static int is_common(int32_t code) {
   static const int32_t codes[] = {BS_UNSUPPORTED, BS_CONFIG, BS_INVALID_ARGUMENT, BS_OVERFLOW,
                                   BS_INPUT,       BS_USAGE,  BS_NUMERIC,          BS_NOT_FOUND};
   for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
     if (codes[i] == code) return 1;
   return 0;
+}
+
+int gfront_goes_on(const bs_rank *rank, int32_t code) {
+  return code == BS_OK || (is_common(code) && !bs_rank_is_alone(rank));
 }
 
 static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
@@ -42,7 +46,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   const int32_t told = f->told.call != GTOLD_NONE ? gtell_call(f, rank, err) : BS_OK;
   if (told != BS_OK) return told;
   f->codes[index] = c->call(f, index, c->arg, mine);
-  if (f->codes[index] == BS_OK || (gfront_common(f->codes[index]) && !bs_rank_is_alone(rank)))
+  if (gfront_goes_on(rank, f->codes[index]))
     return f->processes && c->meets ? gtell_outcome(f, rank, err) : BS_OK;
   if (err != NULL) *err = *mine;
   return f->codes[index];

@@ -51,8 +51,9 @@ struct gfront {
   uint32_t n_inputs;
 };
 
-/* 1: an error of what was asked or given, which all ranks meet alike: the world goes on. */
-int gfront_common(int32_t code);
+/* 1: the call ended in order, or with an error of what was asked or given, which all ranks meet alike: the
+ * world goes on. */
+int gfront_goes_on(const bs_rank *rank, int32_t code);
 
 /* same.c: the sums of what this process opens. Of constants of more than 64 MiB together, 64 pieces count
  * and the begin of each one. */

@@ -295,6 +295,29 @@ START_TEST(a_wrong_layer_of_another_rank_is_found) {
 }
 END_TEST
 
+/* A layer that refuses its forward on rank 1 alone ends the world: rank 0 waits for no deadline. */
+static int32_t refuse_layer(uint32_t rank, bs_error *err) {
+  int32_t rc = open_all(files_folder, "shm", err);
+  if (rc != BS_OK) return rc;
+  if (rank == 0) return run(tokens, PROMPT, logits[0], err);
+  glayer **layers = gsession_lead(session)->core->layers;
+  bs_layer *mine = layers[0]->layer;
+  layers[0]->layer = layers[3]->layer; /* of the MLP: its x is wider */
+  layers[3]->layer = mine;
+  return serve(err);
+}
+
+START_TEST(an_error_of_one_rank_ends_the_run) {
+  write_model(0);
+  run_processes(refuse_layer, RANKS);
+  for (uint32_t r = 0; r < RANKS; r++) {
+    ck_assert_int_eq(outcomes[r].rc, BS_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(outcomes[r].err.message, "the layer wants"));
+  }
+  ck_assert_ptr_nonnull(strstr(outcomes[0].err.message, "rank 1"));
+}
+END_TEST
+
 /* What fails on rank 0 between two calls ends those that wait for the next one. */
 static int32_t fail_there(uint32_t rank, bs_error *err) {
   bs_rank *me = NULL;
@@ -363,6 +386,7 @@ int main(void) {
                             {a_rank_that_is_late_ends_the_session},
                             {ranks_that_open_something_else_are_named, 2},
                             {a_wrong_layer_of_another_rank_is_found},
+                            {an_error_of_one_rank_ends_the_run},
                             {a_failure_of_rank_0_ends_the_others},
                             {calls_of_the_wrong_rank_are_refused},
                             {0}};
