@@ -55,7 +55,7 @@ static const char *split_text(const gbinding *b, const gnode *n, const bs_propos
   return text;
 }
 
-/* What a rank does of a product that a method splits. */
+/* Fills the work of a rank for a product that a method splits. */
 static int32_t layer_info(const gbinding *b, const gstep *step, bs_node_info *io, bs_error *err) {
   bs_proposal proposal;
   const int32_t rc = glayer_propose(b, step, &proposal, err);

@@ -91,7 +91,7 @@ int32_t gfront_leads(const gfront *f, bs_error *err) {
   return BS_INVALID_ARGUMENT;
 }
 
-/* What a run needs of its caller, before other processes are told of it. */
+/* Checks what a run needs of its caller, before rank 0 tells it to other processes. */
 static int32_t ready(const gfront *f, bs_error *err) {
   int64_t tokens = 0;
   const int32_t rc = gfront_leads(f, err);
@@ -275,7 +275,7 @@ static int32_t bind_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   return f->echoes != NULL ? end_of_lead(f, rc, err) : rc;
 }
 
-/* The sizes as other processes are told them. BS_NOT_FOUND: one is of no symbol. */
+/* The sizes as rank 0 sends them to other processes. BS_NOT_FOUND: the model has no such symbol. */
 static int32_t read_sizes(gfront *f, const bs_dim *const *dims, uint32_t n) {
   const gmodel *m = gfront_lead(f)->graph->model;
   for (uint32_t i = 0; i < m->n_symbols; i++) f->sizes[i] = GTOLD_SAME;
@@ -351,7 +351,7 @@ int32_t gfront_trace(gfront *f, void (*each)(void *user, const bs_node_trace *ro
 
 /* ---- calls in which ranks do not meet -------------------------------------------------------- */
 
-/* Of processes rank 0 alone keeps what these set: the next call tells it to the others. */
+/* Where ranks are processes, rank 0 alone keeps what these set. Its next call sends it to the others. */
 
 /* Inputs are the caller's memory for all ranks; an output that the caller gives memory for is the lead's. */
 int32_t gfront_set(gfront *f, uint32_t port, const bs_tensor *tensor, bs_error *err) {

@@ -8,7 +8,7 @@
 typedef struct ggates_counts {
   uint64_t collectives, payload_bytes;
 } ggates_counts;
-/* What the rank has counted so far. */
+/* Returns what the rank has counted so far. */
 ggates_counts ggates_now(const gbinding *binding);
 /* A run of the binding began at `before`. BS_NUMERIC (BS-GRAPH-COUNTERS): its collectives or their payload
  * are not those that the methods proposed. */

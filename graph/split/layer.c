@@ -57,7 +57,7 @@ static int owns_part(const bs_ownership *own, const bs_layer_spec *spec, const g
   return same;
 }
 
-/* What the rank owns is what its graph was cut for; bytes of these weights. */
+/* Checks that the rank owns what its graph was cut for. Returns the bytes of these weights. */
 static int32_t take_owned(const glayer *l, bs_layer *layer, const gnode_split *split, grank *rank,
                           uint64_t *out_bytes, bs_error *err) {
   bs_ownership own;

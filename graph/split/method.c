@@ -24,7 +24,7 @@ static int32_t add_option(gmethod_arm *arm, const char *key, const char *value, 
                                                                                           : no_memory(err);
 }
 
-/* Of two methods, each takes the options that it has. */
+/* Each of two methods takes the options that it has. */
 static int32_t copy_options(gmethod *m, const bs_session_options *o, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < o->n_method_options && rc == BS_OK; i++) {

@@ -59,7 +59,7 @@ void gmethod_free(gmethod *method);
  * take the product, and why. bias: a value of the graph; GNONE: none. */
 int32_t gmethod_spec(const gmethod *method, const graph *g, const gnode *node, uint32_t role, uint32_t bias,
                      const gmethod_arm **out_arm, bs_layer_spec *out_spec, bs_error *err);
-/* What the method proposes for it on one rank. BS_UNSUPPORTED, BS_CONFIG: it does not take the product. */
+/* Returns what the method proposes for it on one rank. BS_UNSUPPORTED, BS_CONFIG: it does not take the product. */
 int32_t gmethod_propose(bs_context *context, const gmethod *method, const graph *g, const gnode *node,
                         uint32_t role, uint32_t bias, uint32_t rank, bs_proposal *out_proposal,
                         bs_error *err);
@@ -80,7 +80,7 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err);
  * more rows than it was built for. The rank is entered, the core locked. Every rank calls it. */
 int32_t glayer_get(gcore *core, grank *rank, const graph *g, const gnode *node, glayer **out_layer,
                    bs_error *err);
-/* What the method proposes for the rows of the binding, on this rank. */
+/* Returns what the method proposes for the rows of the binding, on this rank. */
 int32_t glayer_propose(const gbinding *binding, const gstep *step, bs_proposal *out_proposal, bs_error *err);
 int32_t glayer_run(const glayer *layer, bs_tensor *const *args, bs_error *err);
 /* The whole x of a layer S, dense, in the order in which ranks hold its columns; the caller frees it. Every

@@ -20,7 +20,7 @@ enum gtold_call {
 };
 #define GTOLD_SAME INT64_MIN
 
-/* What a call is. Fields that it does not use are zero. */
+/* A call of rank 0. Fields that it does not use are zero. */
 typedef struct gtold {
   uint32_t call, reserved;
   int64_t length, slot;     /* of rank 0's member before the call */
@@ -28,7 +28,7 @@ typedef struct gtold {
   int64_t unused[2];
 } gtold;
 
-/* What processes must have in common: sums. */
+/* Sums of all that processes must have in common. */
 enum gsame_what { GSAME_MODEL = 0, GSAME_METHOD = 1, GSAME_OPTIONS = 2, GSAME_SIZES = 3, GSAME_COUNT = 4 };
 typedef struct gsame {
   uint64_t sums[GSAME_COUNT];

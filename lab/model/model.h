@@ -97,7 +97,7 @@ int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_
  * must outlive it; NULL: the session makes its own. */
 int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
                               bs_session *share, bs_error *err);
-/* What the request says of a session of the model, whose world is made. */
+/* Returns the options that the request asks for. The world of the model is made. */
 bs_session_options bs_model_session_options(const bs_model_request *request, const bs_model *model);
 /* Makes model->world where the request has ranks; bs_model_start calls it. */
 int32_t bs_model_world(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);

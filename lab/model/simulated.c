@@ -10,7 +10,7 @@
 #include "lab/model/inputs.h"
 #include "lab/phase/simulated.h"
 
-/* What the rank that ends last spends in collectives. */
+/* Returns the time that the rank which ends last spends in collectives. */
 static double in_collectives(const bs_simulated *s) {
   return s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE] + s->own[BS_SIM_WAIT];
 }
