@@ -59,7 +59,8 @@ void gmethod_free(gmethod *method);
  * take the product, and why. bias: a value of the graph; GNONE: none. */
 int32_t gmethod_spec(const gmethod *method, const graph *g, const gnode *node, uint32_t role, uint32_t bias,
                      const gmethod_arm **out_arm, bs_layer_spec *out_spec, bs_error *err);
-/* Returns what the method proposes for it on one rank. BS_UNSUPPORTED, BS_CONFIG: it does not take the product. */
+/* Returns what the method proposes for it on one rank. BS_UNSUPPORTED, BS_CONFIG: it does not take the
+ * product. */
 int32_t gmethod_propose(bs_context *context, const gmethod *method, const graph *g, const gnode *node,
                         uint32_t role, uint32_t bias, uint32_t rank, bs_proposal *out_proposal,
                         bs_error *err);
