@@ -237,8 +237,8 @@ static int32_t add_roles(const marking *k, bs_error *err) {
     split.bias = p->bias;
     split.why = GNONE;
     if (p->role == GSPLIT_F) split.n_states = k->s->regions[p->region].n_states;
-    memset(&k->splits[i], 0, sizeof split); /* the graph's now */
     rc = add_layer(k->g, p->node, &split, err);
+    if (rc == BS_OK) memset(&k->splits[i], 0, sizeof split); /* the orders are the graph's now */
   }
   return rc;
 }
