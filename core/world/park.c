@@ -2,10 +2,12 @@
  *
  * park.c - the threads of a world's ranks, kept between runs. The first run starts them, pinned to their
  * cores when asked. After a run they wait for the next one: they look for a bounded while, and leave their
- * core to others between two looks, then they sleep on a futex. The caller's thread waits for the end of a
- * run in the same way. Two words say everything: `turn` moves when a run begins, `news` when one has ended or
- * a rank has failed. No lock is held after a run, so that the process may fork there. The child has no
- * threads of its parent: its next run starts others. Used by launch.c.
+ * core to others between two looks, then they sleep on a futex. The caller's thread looks for the end of a
+ * run in the same way, and then sleeps on a condition: signals of the process are handled there, and
+ * ThreadSanitizer runs their handlers in calls that it knows alone. Two words say everything: `turn` moves
+ * when a run begins, `news` when one has ended or a rank has failed. No lock is held after a run, so that the
+ * process may fork there. The child has no threads of its parent: its next run starts others. Used by
+ * launch.c.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -32,8 +34,10 @@ struct bs_park {
   _Atomic uint32_t sleepers;
   _Atomic uint32_t stop;
   _Alignas(64) _Atomic uint32_t left; /* ranks that have not come back */
-  _Atomic uint32_t news;              /* futex */
+  _Atomic uint32_t news;
   _Atomic uint32_t caller_sleeps;
+  pthread_mutex_t lock; /* of the caller's sleep */
+  pthread_cond_t woken;
   parked ranks[];
 };
 
@@ -51,12 +55,6 @@ static int look_for(_Atomic uint32_t *word, uint32_t seen, int64_t spin_ns) {
   }
 }
 
-static void sleep_until(_Atomic uint32_t *word, uint32_t seen, int64_t until_ns) {
-  const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-  syscall(SYS_futex, (uint32_t *)(void *)word, FUTEX_WAIT_BITSET_PRIVATE, seen, &until, NULL,
-          FUTEX_BITSET_MATCH_ANY);
-}
-
 /* ---- a rank's thread -------------------------------------------------------------------------- */
 
 static void await_turn(bs_park *park, uint32_t seen) {
@@ -68,7 +66,11 @@ static void await_turn(bs_park *park, uint32_t seen) {
 
 static void tell(bs_park *park) {
   atomic_fetch_add(&park->news, 1u); /* sequentially consistent: ordered before the look at who sleeps */
-  if (atomic_load(&park->caller_sleeps) != 0) bs_wait_wake(&park->news);
+  if (atomic_load(&park->caller_sleeps) == 0) return;
+  pthread_mutex_lock(
+      &park->lock); /* it looks at the news with the lock, so that it sleeps by now or sees them */
+  pthread_cond_broadcast(&park->woken);
+  pthread_mutex_unlock(&park->lock);
 }
 
 static void *thread_main(void *arg) {
@@ -106,6 +108,18 @@ static int32_t start(bs_park *park, uint32_t first, uint32_t count, uint32_t *ou
   return BS_OK;
 }
 
+/* Deadlines are those of bs_wait_now_ns. 0: done. */
+static int init_sleep(bs_park *park) {
+  pthread_condattr_t monotonic;
+  if (pthread_mutex_init(&park->lock, NULL) != 0) return -1;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  const int failure = pthread_cond_init(&park->woken, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  if (failure != 0) pthread_mutex_destroy(&park->lock);
+  return failure;
+}
+
 int32_t bs_park_ready(bs_world *world, void (*life)(bs_world *world, uint32_t index), uint32_t *out_rank,
                       bs_error *err) {
   const int attached = world->own != BS_WORLD_ALL_RANKS;
@@ -117,6 +131,10 @@ int32_t bs_park_ready(bs_world *world, void (*life)(bs_world *world, uint32_t in
   if (posix_memalign(&memory, 64, sizeof(bs_park) + count * sizeof(parked)) != 0)
     return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u threads", count);
   bs_park *park = memset(memory, 0, sizeof(bs_park) + count * sizeof(parked));
+  if (init_sleep(park) != 0) {
+    free(park);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no mutex for %u threads", count);
+  }
   park->world = world;
   park->life = life;
   park->pid = getpid();
@@ -132,14 +150,15 @@ void bs_park_tell(bs_world *world) {
 
 /* Until there is news after `seen`, or until_ns; 0: no end. */
 static void await_news(bs_park *park, uint32_t seen, int64_t until_ns) {
+  const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+  int late = 0;
+  pthread_mutex_lock(&park->lock);
   atomic_store(&park->caller_sleeps, 1u);
-  if (atomic_load(&park->news) == seen) {
-    if (until_ns == 0)
-      bs_wait_sleep(&park->news, seen);
-    else
-      sleep_until(&park->news, seen, until_ns);
-  }
+  while (atomic_load(&park->news) == seen && late == 0)
+    late = until_ns == 0 ? pthread_cond_wait(&park->woken, &park->lock)
+                         : pthread_cond_timedwait(&park->woken, &park->lock, &until);
   atomic_store(&park->caller_sleeps, 0u);
+  pthread_mutex_unlock(&park->lock);
 }
 
 int bs_park_run(bs_world *world, int64_t (*until)(bs_world *world)) {
@@ -180,7 +199,11 @@ void bs_park_end(bs_world *world) {
     next_turn(park);
     for (uint32_t i = 0; i < park->count; ++i) stuck |= end_thread(park, &park->ranks[i], last);
   }
-  if (stuck) return; /* its thread still has it */
+  if (stuck) return;           /* its thread still has it */
+  if (park->pid == getpid()) { /* a child of the process has copies */
+    pthread_cond_destroy(&park->woken);
+    pthread_mutex_destroy(&park->lock);
+  }
   world->park = NULL;
   free(park);
 }
