@@ -10,6 +10,7 @@
  * launch.c.
  */
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,11 +58,19 @@ static int look_for(_Atomic uint32_t *word, uint32_t seen, int64_t spin_ns) {
 
 /* ---- a rank's thread -------------------------------------------------------------------------- */
 
+/* A thread that sleeps takes no signal that asks the process to end: another one has the handler run. */
 static void await_turn(bs_park *park, uint32_t seen) {
+  sigset_t ends, before;
   if (look_for(&park->turn, seen, park->world->spin_ns)) return;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &ends, &before);
   atomic_fetch_add(&park->sleepers, 1u);
   while (atomic_load(&park->turn) == seen) bs_wait_sleep(&park->turn, seen);
   atomic_fetch_sub(&park->sleepers, 1u);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void tell(bs_park *park) {
