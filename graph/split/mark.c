@@ -329,10 +329,13 @@ static int32_t mark_all(const marking *k, bs_error *err) {
   return first.code;
 }
 
+int32_t (*gmethod_fault)(graph *g, bs_error *err);
+
 int32_t gmethod_mark(gmethod *m, grank *rank, graph *g, bs_error *err) {
   marking k = {.m = m, .rank = rank, .g = g};
   int32_t rc = m->n_arms > 1 ? split_regions(&k, err) : BS_OK;
   if (rc == BS_OK) rc = mark_all(&k, err);
+  if (rc == BS_OK && gmethod_fault != NULL) rc = gmethod_fault(g, err);
   marking_free(&k);
   return rc;
 }

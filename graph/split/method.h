@@ -73,6 +73,8 @@ int32_t gmethod_columns(gmethod *method, bs_rank *rank, const bs_layer_spec *spe
  * F and S, and puts copies around layers whose x or y has gaps between its rows. The rank is entered.
  * BS_UNSUPPORTED (BS-GRAPH-SPLIT): the methods take no product, and why the first one is refused. */
 int32_t gmethod_mark(gmethod *method, grank *rank, graph *g, bs_error *err);
+/* Only for tests of the checks: each rank calls it for its marked graph. NULL: not called. */
+extern int32_t (*gmethod_fault)(graph *g, bs_error *err);
 
 /* Memory for one call of any layer of the graph, which all of them share. The rank is entered, the core
  * locked. */

@@ -41,6 +41,7 @@ static void before(void) {
 }
 
 static void after(void) {
+  gmethod_fault = NULL;
   bs_graph_close(model);
   bs_world_destroy(world);
   bs_context_close(context);
@@ -379,6 +380,59 @@ START_TEST(a_wrong_layer_is_found) {
 }
 END_TEST
 
+/* The first split in a role. */
+static gnode_split *split_of(const graph *g, uint32_t role) {
+  for (uint32_t i = 0; i < g->n_splits; i++)
+    if (g->splits[i].role == role) return &g->splits[i];
+  ck_abort_msg("no layer has role %u", role);
+}
+
+/* The first row of F changes its place with the last one. */
+static int32_t turn_rows(graph *g, bs_error *out_err) {
+  gnode_split *f = split_of(g, GNODE_F);
+  bs_order turned = {0};
+  int32_t rc = BS_OK;
+  ck_assert_int_gt(f->rows.total, 1);
+  for (int64_t i = 0; i < f->rows.total && rc == BS_OK; i++) {
+    const int64_t end = f->rows.total - 1, at = i == 0 ? end : i == end ? 0 : i;
+    rc = bs_order_add(&turned, bs_order_at(&f->rows, at), 1, out_err);
+  }
+  bs_order_free(&f->rows);
+  f->rows = turned;
+  return rc;
+}
+
+static int32_t drop_bias(graph *g, bs_error *out_err) {
+  gnode_split *s = split_of(g, GNODE_S);
+  (void)out_err;
+  ck_assert_uint_ne(s->bias, GNONE);
+  s->bias = GNONE;
+  return BS_OK;
+}
+
+/* The layers compute what the graph of the rank says, so the check node by node says nothing. The comparison
+ * with the graph as written finds it, and blames the methods. */
+START_TEST(a_wrong_split_is_found) {
+  static int32_t (*const faults[])(graph *, bs_error *) = {turn_rows, drop_bias};
+  const char *method = "column_parallel+row_parallel";
+  float logits[WORDS];
+  bs_verify_report report = {.struct_size = (uint32_t)sizeof report};
+  bs_session *s = NULL;
+  open_model(0);
+  open_world(3);
+  gmethod_fault = faults[_i];
+  ok(try_session(method, BS_BITS_RUNS, PROMPT, &s), "session");
+  ok(run(s, tokens, PROMPT, logits), "prompt");
+  ok(bs_session_cache(s, 0, &err), "empty");
+  ok(bs_session_check(s, NULL, NULL, &err), "check");
+  ok(bs_session_cache(s, 0, &err), "empty");
+  ck_assert_int_eq(bs_session_verify(s, &report, &err), BS_NUMERIC);
+  ck_assert_str_eq(err.id, "BS-GRAPH-SPLIT");
+  ck_assert_str_eq(report.serves, method);
+  bs_session_close(s);
+}
+END_TEST
+
 /* y = x w, z = a + a. One rank has another a: all nodes are right, and z is not that of the other rank. */
 START_TEST(ranks_that_differ_are_found) {
   static const float w[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7};
@@ -525,6 +579,7 @@ int main(void) {
                             {tokens_keep_their_bits, MODELS * METHODS},
                             {ranks_keep_their_bits, 5 * MODELS},
                             {a_wrong_layer_is_found},
+                            {a_wrong_split_is_found, 2},
                             {ranks_that_differ_are_found},
                             {counters_are_those_of_the_proposals},
                             {an_error_of_one_rank_ends_the_run, 2},
