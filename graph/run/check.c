@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/memory.h"
 #include "graph/run/args.h"
+#include "graph/run/check_inside.h"
 #include "graph/run/session.h"
 #include "graph/split/front.h"
 #include "graph/split/gates.h"
@@ -23,9 +24,7 @@ typedef struct checking {
   bs_session *s;
   gbinding *b;
   unsigned char **memory; /* of each TEMP root: GUARD bytes, its elements, GUARD bytes */
-  graph *wide;            /* one node at a time in f64 */
-  double moved;           /* above 0: its inputs are off by so much of themselves */
-  bs_tensor whole_x;      /* of a layer S; data NULL: the node is none */
+  bs_tensor whole_x;      /* of a layer S; data NULL: the node is no layer S */
   bs_error *err;
 } checking;
 
@@ -59,222 +58,6 @@ static int guards_whole(const checking *c, uint32_t root) {
   for (uint32_t i = 0; i < GUARD; i++)
     if (m[i] != GUARD_BYTE || end[i] != GUARD_BYTE) return 0;
   return 1;
-}
-
-/* ---- f64 ------------------------------------------------------------------------------------- */
-
-/* The elements of a tensor as f64, malloc'd. */
-static int32_t copy_f64(const checking *c, const bs_tensor *t, double **out_values) {
-  *out_values = malloc((tensor_elements(t) + 1u) * sizeof **out_values);
-  if (*out_values == NULL)
-    return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  bs_read_dense(BS_F64, *out_values, t);
-  return BS_OK;
-}
-
-/* A dense constant in the small graph with the elements that the argument has now. */
-static int32_t as_constant(checking *c, const bs_tensor *t, uint32_t *out_value) {
-  gvalue v = {.rank = (uint8_t)t->rank, .dtype = t->dtype};
-  memcpy(v.dims, t->dims, sizeof v.dims);
-  void *data = graph_data(c->wide, graph_bytes(&v));
-  if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  if (graph_count(&v) > 0) bs_read_dense(t->dtype, data, t);
-  return graph_add_root(c->wide, GV_CONST, t->dtype, t->rank, t->dims, data, NULL, out_value, c->err);
-}
-
-/* A constant of the model, dense; the caller frees it. */
-static int32_t read_constant(checking *c, uint32_t value, void **out_data) {
-  const gvalue *v = &c->b->g->values[value];
-  *out_data = malloc((size_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype) + 1u);
-  if (*out_data == NULL)
-    return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  gfold_enter(&c->s->graph->fold); /* a computed weight has no bytes behind the pack */
-  const int32_t rc = graph_read_const(c->b->g, value, *out_data, c->err);
-  gfold_leave(&c->s->graph->fold);
-  return rc;
-}
-
-/* The rows, or the columns, of a weight [rows,cols] that a rank has in its layer: of F its part of N, of S
- * all columns as ranks hold them. */
-static void pick(const void *from, void *to, int64_t rows, int64_t cols, uint32_t size,
-                 const bs_order *row_order, int64_t first, const bs_order *col_order) {
-  for (int64_t r = 0; r < rows; r++) {
-    const int64_t row = row_order->n > 0 ? bs_order_at(row_order, first + r) : first + r;
-    for (int64_t k = 0; k < cols; k++) {
-      const int64_t col = col_order->n > 0 ? bs_order_at(col_order, k) : k;
-      memcpy((unsigned char *)to + (uint64_t)(r * cols + k) * size,
-             (const unsigned char *)from + (uint64_t)(row * cols + col) * size, size);
-    }
-  }
-}
-
-/* A weight, or a bias (one column), as the node has it: whole, or the part of a layer. */
-static int32_t weight_constant(checking *c, const gnode *node, uint32_t value, uint32_t *out_value) {
-  static const bs_order plain = {0};
-  const gvalue *v = &c->b->g->values[value];
-  const gnode_split *split = node->layer != 0 ? &c->b->g->splits[node->layer - 1] : NULL;
-  const uint32_t role = split != NULL ? split->role : GNODE_ALONE;
-  const int64_t cols = v->rank > 1 ? v->dims[1] : 1;
-  gvalue dense = {.rank = v->rank, .dtype = v->dtype};
-  memcpy(dense.dims, v->dims, sizeof dense.dims);
-  if (role == GNODE_F) dense.dims[0] = c->b->g->values[node->out[0]].dims[1];
-  void *all = NULL, *data = graph_data(c->wide, graph_bytes(&dense));
-  if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  const int32_t rc = read_constant(c, value, &all);
-  const grank *r = c->s->rank;
-  const int64_t first = role == GNODE_F ? dense.dims[0] * (int64_t)r->api->rank(r->rank) : 0;
-  if (rc == BS_OK)
-    pick(all, data, dense.dims[0], cols, BS_DTYPE_BYTES(v->dtype), role == GNODE_F ? &split->rows : &plain,
-         first, role == GNODE_S && cols > 1 ? &split->held : &plain);
-  free(all);
-  return rc == BS_OK
-             ? graph_add_root(c->wide, GV_CONST, v->dtype, v->rank, dense.dims, data, NULL, out_value, c->err)
-             : rc;
-}
-
-/* A product with a packed weight as a contract, which takes both operands as they are; bias, activation and
- * residual are those of the product. */
-static int32_t as_contract(checking *c, const gnode *from, gnode *n) {
-  uint32_t weight;
-  const uint32_t bias =
-      from->layer != 0 && from->in[1] == GNONE ? c->b->g->splits[from->layer - 1].bias : GNONE;
-  int32_t rc = weight_constant(c, from, from->weight, &weight);
-  if (rc == BS_OK && bias != GNONE) rc = weight_constant(c, from, bias, &n->in[1]);
-  if (rc != BS_OK) return rc;
-  const gvalue w = c->wide->values[weight];
-  const int64_t dims[2] = {w.dims[1], w.dims[0]}, strides[2] = {w.strides[1], w.strides[0]};
-  uint32_t turned;
-  rc = graph_add_view(c->wide, weight, w.dtype, 2, dims, strides, 0, &turned, c->err);
-  if (rc != BS_OK) return rc;
-  n->op = GOP_CONTRACT;
-  n->weight = GNONE;
-  n->n_in = 3;
-  n->in[2] = n->in[1];
-  n->in[1] = turned;
-  n->numbers[0] = 1;
-  if (n->in[2] == GNONE) return BS_OK;
-  const gvalue b = c->wide->values[n->in[2]];
-  const int64_t row[2] = {1, b.dims[0]}, ones[2] = {1, 1};
-  return graph_add_view(c->wide, n->in[2], b.dtype, 2, row, ones, 0, &n->in[2], c->err);
-}
-
-static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_sum) {
-  double *values = NULL;
-  const int32_t rc = copy_f64(c, t, &values);
-  for (uint64_t i = 0; rc == BS_OK && i < tensor_elements(t); i++) io_sum[i] += values[i];
-  free(values);
-  return rc;
-}
-
-/* ---- roundings ------------------------------------------------------------------------------- */
-
-/* A value that a program rounds is known to some units of f32 only. Near a tie, the number on the other side
- * is as right. So a node that rounds is computed three times: as it is, and with the value moved to either
- * side. */
-enum { SIDES = 3 };
-static const double MOVES = 4; /* roundings of a term: the product, the sum, their tail, the output */
-static const double side_factors[SIDES] = {1, 1 + 0x1p-21, 1 - 0x1p-21};
-
-static int rounds(const gexpr *e) {
-  for (uint32_t i = 0; i < e->n_steps; i++)
-    if (e->steps[i].op == BS_EXPR_TO && bs_dtype_is_float((uint32_t)e->steps[i].b << 8 | e->steps[i].c))
-      return 1;
-  return 0;
-}
-
-static uint8_t moved(uint8_t operand, const uint8_t *to) {
-  return operand >= GX_STEP ? to[operand - GX_STEP] : operand;
-}
-
-/* The program with a factor before each step that rounds; where there is no room, the program itself. */
-static gexpr beside_ties(const gexpr *e, double factor) {
-  gexpr out = *e;
-  uint8_t to[GX_MAX_STEPS];
-  if (factor == 1 || e->n_const == GX_MAX_CONST || e->n_steps > GX_MAX_STEPS / 2) return out;
-  const uint8_t by = (uint8_t)(GX_CONST + out.n_const);
-  memcpy(&out.consts[out.n_const++], &factor, sizeof factor);
-  memset(out.steps, 0, sizeof out.steps);
-  out.n_steps = 0;
-  for (uint32_t i = 0; i < e->n_steps; i++) {
-    const uint8_t op = e->steps[i].op, rounding = op == BS_EXPR_TO;
-    const uint32_t arity = gexpr_arity(op);
-    uint8_t a = moved(e->steps[i].a, to), b = e->steps[i].b, c = e->steps[i].c;
-    if (op == BS_EXPR_INDEX) a = e->steps[i].a;
-    if (!rounding && arity > 1) b = moved(b, to);
-    if (!rounding && arity > 2) c = moved(c, to);
-    if (rounding && bs_dtype_is_float((uint32_t)b << 8 | c)) {
-      out.steps[out.n_steps].op = BS_EXPR_MUL;
-      out.steps[out.n_steps].a = a;
-      out.steps[out.n_steps].b = by;
-      a = (uint8_t)(GX_STEP + out.n_steps++);
-    }
-    out.steps[out.n_steps].op = op;
-    out.steps[out.n_steps].a = a;
-    out.steps[out.n_steps].b = b;
-    out.steps[out.n_steps].c = c;
-    to[i] = (uint8_t)(GX_STEP + out.n_steps++);
-  }
-  for (uint32_t i = 0; i < e->n_out; i++) out.outs[i] = moved(e->outs[i], to);
-  return out;
-}
-
-/* ---- what rounding of the inputs does ---------------------------------------------------------- */
-
-/* Moves the floats of the small graph by their round-off, up or down by a hash of their place. */
-static void move_inputs(checking *c, const gnode *n, double unit) {
-  for (uint32_t i = 0; i < n->n_in; i++) {
-    const gvalue *v = n->in[i] != GNONE ? &c->wide->values[c->wide->values[n->in[i]].base] : NULL;
-    if (v == NULL || v->kind != GV_CONST || v->dtype != BS_F64) continue;
-    double *data = (double *)(uintptr_t)v->data;
-    for (int64_t k = 0; k < graph_count(v); k++)
-      data[k] *= 1 + unit * ((uint64_t)(k + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 63 ? 1 : -1);
-  }
-}
-
-/* The step's node in f64 over the values that it reads now, into dense memory: *out_data[i] of output i. */
-static int32_t compute_wide(checking *c, const gstep *s, double factor, double **out_data) {
-  const gnode *from = &c->b->g->nodes[s->node];
-  gnode n = *from;
-  int32_t rc = graph_new(&c->wide, c->err);
-  if (rc != BS_OK) return rc;
-  for (uint32_t i = 0; i < n.n_in && rc == BS_OK; i++)
-    if (n.in[i] != GNONE)
-      rc = as_constant(c, i == 0 && c->whole_x.data != NULL ? &c->whole_x : s->args[i], &n.in[i]);
-  if (rc == BS_OK && n.op == GOP_MATMUL) rc = as_contract(c, from, &n);
-  if (rc == BS_OK && graph_is_packed(n.op))
-    rc = graph_add_quant(c->wide, graph_quant(c->b->g, from->weight), NULL, &n.weight, c->err);
-  for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
-    if (n.out[i] == GNONE) continue;
-    const bs_tensor *t = s->args[from->n_in + i];
-    rc = graph_add_root(c->wide, GV_TEMP, t->dtype, t->rank, t->dims, NULL, NULL, &n.out[i], c->err);
-  }
-  if (rc == BS_OK && n.op == GOP_MAP) {
-    const gexpr program = beside_ties(&c->b->g->exprs[from->expr], factor);
-    n.expr = graph_expr(c->wide, &program);
-  }
-  n.origin = GNONE;
-  if (rc == BS_OK) rc = graph_add_node(c->wide, &n, GNONE, NULL, c->err);
-  if (rc == BS_OK) rc = graph_widen(c->wide, BS_F64, c->err);
-  if (rc == BS_OK && c->moved > 0) move_inputs(c, &c->wide->nodes[c->wide->first], c->moved);
-  void *data[GNODE_OUT] = {NULL};
-  for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
-    if (n.out[i] == GNONE) continue;
-    data[i] = graph_data(c->wide, graph_bytes(&c->wide->values[n.out[i]]));
-    if (data[i] == NULL) rc = bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  }
-  if (rc == BS_OK) rc = gfold_run(&c->s->graph->fold, c->wide, &c->wide->nodes[c->wide->first], data, c->err);
-  for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
-    if (n.out[i] == GNONE) continue;
-    const gvalue *v = &c->wide->values[n.out[i]];
-    const int64_t count = graph_count(v);
-    out_data[i] = malloc(((size_t)count + 1u) * sizeof **out_data);
-    if (out_data[i] == NULL)
-      return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-    for (int64_t k = 0; k < count; k++) out_data[i][k] = bs_load_f64(v->dtype, data[i], k);
-  }
-  return rc == BS_OK && from->op == GOP_MATMUL && from->in[2] != GNONE
-             ? add_residual(c, s->args[2], out_data[0])
-             : rc;
 }
 
 /* ---- one node -------------------------------------------------------------------------------- */
@@ -343,7 +126,7 @@ static int32_t least_scale(const checking *c, const gstep *s, double *out_scale)
     const bs_tensor *t = s->args[i];
     double *values = NULL;
     if (t == NULL || !bs_dtype_is_float(t->dtype)) continue;
-    const int32_t rc = copy_f64(c, t, &values);
+    const int32_t rc = gcheck_copy(t, &values, c->err);
     if (rc != BS_OK) return rc;
     for (uint64_t k = 0; k < tensor_elements(t); k++)
       if (isfinite(values[k]) && !bs_is_fill(t->dtype, values[k]))
@@ -351,6 +134,20 @@ static int32_t least_scale(const checking *c, const gstep *s, double *out_scale)
     free(values);
   }
   return BS_OK;
+}
+
+/* A value that a program rounds is known to some units of f32 only. Near a tie, the number on the other side
+ * is as right. So a node that rounds is computed three times: as it is, and with the value moved to either
+ * side. */
+enum { SIDES = 3 };
+static const double MOVES = 4; /* roundings of a term: the product, the sum, their tail, the output */
+static const double side_factors[SIDES] = {1, 1 + 0x1p-21, 1 - 0x1p-21};
+
+static int rounds(const gexpr *e) {
+  for (uint32_t i = 0; i < e->n_steps; i++)
+    if (e->steps[i].op == BS_EXPR_TO && bs_dtype_is_float((uint32_t)e->steps[i].b << 8 | e->steps[i].c))
+      return 1;
+  return 0;
 }
 
 /* The expected results of a node, in f64, for each side of the ties. */
@@ -371,14 +168,17 @@ static int overflows(uint32_t dtype, double got, double want) {
   return !isfinite(got) && isfinite(want) && isinf(bs_rounded(dtype, want));
 }
 
+static const bs_tensor *whole_x(const checking *c) {
+  return c->whole_x.data != NULL ? &c->whole_x : NULL;
+}
+
 static int32_t compute_sides(checking *c, const gstep *s, wanted *out) {
   const gnode *n = &c->b->g->nodes[s->node];
   int32_t rc = BS_OK;
   *out = (wanted){.n_sides = n->op == GOP_MAP && rounds(&c->b->g->exprs[n->expr]) ? SIDES : 1};
   for (int i = 0; i < SIDES && i < out->n_sides && rc == BS_OK; i++) {
-    rc = compute_wide(c, s, side_factors[i], out->sides[i]);
-    graph_free(c->wide);
-    c->wide = NULL;
+    const gcheck_change change = {.x = whole_x(c), .factor = side_factors[i]};
+    rc = gcheck_wide(c->s, s, &change, out->sides[i], c->err);
   }
   return rc;
 }
@@ -392,7 +192,7 @@ static int32_t compare_outputs(checking *c, const gstep *s, const wanted *want, 
     const bs_tensor *t = s->args[n->n_in + i];
     bs_deviation d = {.scale = least};
     double *got = NULL;
-    const int32_t rc = copy_f64(c, t, &got);
+    const int32_t rc = gcheck_copy(t, &got, c->err);
     if (rc != BS_OK) return rc;
     for (uint64_t k = 0; k < tensor_elements(t); k++) {
       const double right = nearest(want, i, k, got[k]);
@@ -412,7 +212,7 @@ static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
   double *values[3] = {NULL}, part = 0, gamma = n->in[2] == GNONE; /* x, what is added, factors */
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < 3 && rc == BS_OK; i++)
-    if (n->in[i] != GNONE) rc = copy_f64(c, s->args[i], &values[i]);
+    if (n->in[i] != GNONE) rc = gcheck_copy(s->args[i], &values[i], c->err);
   for (int64_t k = 0; rc == BS_OK && values[2] != NULL && k < row; k++)
     gamma = fmax(gamma, fabs(values[2][k]));
   const int64_t count = rc == BS_OK && values[0] != NULL ? (int64_t)tensor_elements(s->args[0]) : 0;
@@ -441,7 +241,7 @@ static int32_t weights_part(const checking *c, const gstep *s, const wanted *wan
   double largest = 0, most = 0, *values = NULL;
   *out_part = 0;
   if (BS_DTYPE_BYTES(v->dtype) > 2 || want->sides[0][0] == NULL) return BS_OK;
-  const int32_t rc = copy_f64(c, v, &values);
+  const int32_t rc = gcheck_copy(v, &values, c->err);
   for (uint64_t k = 0; rc == BS_OK && k < tensor_elements(v); k++)
     if (isfinite(values[k])) most = fmax(most, fabs(values[k]));
   for (uint64_t k = 0; rc == BS_OK && k < tensor_elements(out); k++)
@@ -460,16 +260,13 @@ static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, doub
       graph_is_product(n->op) || n->op == GOP_CONTRACT || n->op == GOP_NORMALIZE || n->op == GOP_ATTENTION;
   double *moved[GNODE_OUT] = {NULL};
   if (!sums || row->deviation <= row->bound || !isfinite(row->deviation)) return BS_OK;
-  c->moved = s->args[n->n_in]->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;
-  const double unit = c->moved;
+  const double unit = s->args[n->n_in]->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;
+  const gcheck_change change = {.x = whole_x(c), .factor = 1, .moved = unit};
   double mean = 0, rounded = 0;
-  int32_t rc = compute_wide(c, s, 1, moved);
+  int32_t rc = gcheck_wide(c->s, s, &change, moved, c->err);
   if (rc == BS_OK && n->op == GOP_ATTENTION) rc = weights_part(c, s, want, &rounded);
   row->bound += rounded;
   if (rc == BS_OK && n->op == GOP_NORMALIZE && n->attrs[0] == BS_NORMALIZE_LAYER) rc = mean_part(c, s, &mean);
-  c->moved = 0;
-  graph_free(c->wide);
-  c->wide = NULL;
   for (uint32_t i = 0; rc == BS_OK && i < n->n_out; i++) {
     if (n->out[i] == GNONE || want->sides[0][i] == NULL) continue;
     const bs_tensor *t = s->args[n->n_in + i];
