@@ -98,6 +98,13 @@ static int32_t ready(const gfront *f, bs_error *err) {
   return rc == BS_OK && f->processes ? gsession_ready(gfront_lead(f), &tokens, err) : rc;
 }
 
+/* The same for a call whose caller sees the values of nodes. */
+static int32_t ready_to_see(const gfront *f, const char *what, bs_error *err) {
+  int32_t rc = gfront_leads(f, err);
+  if (rc == BS_OK) rc = gdevice_has_values(gfront_lead(f)->rank, what, err);
+  return rc == BS_OK ? ready(f, err) : rc;
+}
+
 bs_session *gfront_lead(const gfront *f) {
   return f->members[f->first];
 }
@@ -322,10 +329,8 @@ static int32_t check_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 
 int32_t gfront_check(gfront *f, void (*each)(void *user, const bs_node_check *row), void *user,
                      bs_error *err) {
-  int32_t rc = gdevice_has_values(gfront_lead(f)->rank, "a check of the model", err);
-  if (rc != BS_OK) return rc;
   checking c = {each, user};
-  rc = ready(f, err);
+  const int32_t rc = ready_to_see(f, "a check of the model", err);
   return rc == BS_OK ? run_all(f, GTOLD_CHECK, check_member, &c, err) : rc;
 }
 
@@ -342,16 +347,14 @@ static int32_t trace_member(gfront *f, uint32_t rank, void *arg, bs_error *err) 
 
 int32_t gfront_trace(gfront *f, void (*each)(void *user, const bs_node_trace *row), void *user,
                      bs_error *err) {
-  int32_t rc = gdevice_has_values(gfront_lead(f)->rank, "a run with the values of its nodes", err);
-  if (rc != BS_OK) return rc;
   tracing t = {each, user};
-  rc = ready(f, err);
+  const int32_t rc = ready_to_see(f, "a run with the values of its nodes", err);
   return rc == BS_OK ? run_all(f, GTOLD_TRACE, trace_member, &t, err) : rc;
 }
 
 /* ---- calls in which ranks do not meet -------------------------------------------------------- */
 
-/* Where ranks are processes, rank 0 alone keeps what these set. Its next call sends it to the others. */
+/* Where ranks are processes, these calls change rank 0 alone. Its next run sends the state to the others. */
 
 /* Inputs are the caller's memory for all ranks; an output that the caller gives memory for is the lead's. */
 int32_t gfront_set(gfront *f, uint32_t port, const bs_tensor *tensor, bs_error *err) {

@@ -59,10 +59,10 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the inputs of rank 0");
 }
 
-/* Memory of an input of a rank above 0. */
+/* Memory of an input of a rank above 0; some for an input without elements, too: it is set. */
 static int32_t input_room(gfront *f, uint32_t port, uint64_t bytes, bs_error *err) {
-  if (f->input_bytes[port] >= bytes) return BS_OK;
-  const uint64_t room = (bytes + 63u) & ~(uint64_t)63u;
+  if (f->inputs[port] != NULL && f->input_bytes[port] >= bytes) return BS_OK;
+  const uint64_t room = (bytes + 64u) & ~(uint64_t)63u;
   free(f->inputs[port]);
   f->inputs[port] = aligned_alloc(64, (size_t)room);
   f->input_bytes[port] = f->inputs[port] != NULL ? room : 0;
@@ -90,8 +90,7 @@ static int32_t tell_inputs(gfront *f, bs_rank *rank, bs_error *err) {
     rc = bs_session_port(s, port, NULL, &d, err);
     uint64_t bytes = BS_DTYPE_BYTES(d.dtype);
     for (uint32_t i = 0; i < d.rank; i++) bytes *= (uint64_t)d.dims[i];
-    if (rc != BS_OK || bytes == 0) continue;
-    if (f->first > 0) rc = input_room(f, port, bytes, err);
+    if (rc == BS_OK && f->first > 0) rc = input_room(f, port, bytes, err);
     if (rc == BS_OK) rc = broadcast(rank, 0, f->first > 0 ? f->inputs[port] : s->memory[port], bytes, err);
     if (rc == BS_OK && f->first > 0) rc = set_input(f, s, port, &d, bytes, err);
   }

@@ -52,21 +52,30 @@ static const bs_dim *const *dims_of(int64_t n) {
   return list;
 }
 
-/* Everything up to the session, on each rank; threads where comm is NULL. */
-static int32_t open_all(const char *folder, const char *comm, bs_error *err) {
-  const bs_context_options c = {.struct_size = sizeof c, .trust = BS_TRUST_ANY};
+/* The model's session over a new world; threads where comm is NULL. */
+static int32_t open_session(const char *comm, const bs_dim *const *dims, uint32_t n_dims, bs_error *err) {
   const bs_world_options w = {.struct_size = sizeof w,
                               .world_size = RANKS,
                               .comm = comm,
                               .threads_per_rank = 1,
                               .fallback = 1,
                               .timeout_s = timeout_s};
-  int32_t rc = bs_context_open(&c, &test_context, err);
-  if (rc == BS_OK) rc = bs_graph_open(test_context, folder, NULL, &model, err);
-  if (rc == BS_OK) rc = bs_world_create(test_context, &w, &world, err);
+  const int32_t rc = bs_world_create(test_context, &w, &world, err);
   const bs_session_options o = {
-      .struct_size = sizeof o, .dims = dims_of(PROMPT), .n_dims = 1, .world = world, .method = method};
+      .struct_size = sizeof o, .dims = dims, .n_dims = n_dims, .world = world, .method = method};
   return rc == BS_OK ? bs_session_open(test_context, model, &o, &session, err) : rc;
+}
+
+static int32_t open_context(bs_error *err) {
+  const bs_context_options c = {.struct_size = sizeof c, .trust = BS_TRUST_ANY};
+  return bs_context_open(&c, &test_context, err);
+}
+
+/* Everything up to the session, on each rank. */
+static int32_t open_all(const char *folder, const char *comm, bs_error *err) {
+  int32_t rc = open_context(err);
+  if (rc == BS_OK) rc = bs_graph_open(test_context, folder, NULL, &model, err);
+  return rc == BS_OK ? open_session(comm, dims_of(PROMPT), 1, err) : rc;
 }
 
 static void close_all(void) {
@@ -362,6 +371,9 @@ static int32_t call_wrongly(uint32_t rank, bs_error *err) {
   bs_tensor got = none;
   return again == BS_INVALID_ARGUMENT && bs_session_set(session, 0, &none, err) == BS_INVALID_ARGUMENT &&
                  bs_session_get(session, 0, &got, err) == BS_INVALID_ARGUMENT &&
+                 bs_session_check(session, NULL, NULL, err) == BS_INVALID_ARGUMENT &&
+                 bs_session_trace(session, NULL, NULL, err) == BS_INVALID_ARGUMENT &&
+                 bs_session_verify(session, &report, err) == BS_INVALID_ARGUMENT &&
                  bs_session_port_count(session) == 0
              ? BS_OK
              : BS_INTERNAL;
@@ -380,6 +392,51 @@ START_TEST(calls_of_the_wrong_rank_are_refused) {
 }
 END_TEST
 
+/* y = x w, where x has no rows, and z = a + a: an input without elements is set on every rank. */
+static int32_t run_empty(uint32_t rank, bs_error *err) {
+  static const float w[16] = {1, 2, 3, 4};
+  static float x[4], a[4] = {1, 2, 3, 4};
+  const bs_tensor_desc of[] = {{.struct_size = sizeof of[0], .dtype = BS_F32, .rank = 2, .dims = {4, 4}},
+                               {.struct_size = sizeof of[0], .dtype = BS_F32, .rank = 2, .dims = {0, 4}},
+                               {.struct_size = sizeof of[0], .dtype = BS_F32, .rank = 1, .dims = {4}}};
+  uint32_t values[3], y = 0, z = 0;
+  int32_t rc = open_context(err);
+  if (rc == BS_OK) rc = bs_graph_new(test_context, &model, err);
+  if (rc == BS_OK) rc = bs_graph_constant(model, "w", &of[0], w, &values[0], err);
+  if (rc == BS_OK) rc = bs_graph_input(model, "x", &of[1], NULL, &values[1], err);
+  if (rc == BS_OK) rc = bs_graph_input(model, "a", &of[2], NULL, &values[2], err);
+  if (rc != BS_OK) return rc;
+  const uint32_t product[] = {values[1], values[0]}, sum[] = {values[2], values[2]};
+  rc = bs_graph_op(model, "MatMul", product, 2, NULL, 0, &y, 1, err);
+  if (rc == BS_OK) rc = bs_graph_op(model, "Add", sum, 2, NULL, 0, &z, 1, err);
+  if (rc == BS_OK) rc = bs_graph_output(model, "y", y, err);
+  if (rc == BS_OK) rc = bs_graph_output(model, "z", z, err);
+  if (rc == BS_OK) rc = open_session("shm", NULL, 0, err);
+  if (rc != BS_OK || rank > 0) return rc == BS_OK ? serve(err) : rc;
+  const bs_tensor in[] = {
+      {.struct_size = sizeof in[0], .dtype = BS_F32, .rank = 2, .dims = {0, 4}, .strides = {4, 1}, .data = x},
+      {.struct_size = sizeof in[0],
+       .dtype = BS_F32,
+       .rank = 1,
+       .dims = {4},
+       .strides = {1},
+       .data = a,
+       .bytes = sizeof a}};
+  bs_tensor out = {.struct_size = sizeof out};
+  for (uint32_t i = 0; rc == BS_OK && i < 2; i++) rc = bs_session_set(session, i, &in[i], err);
+  if (rc == BS_OK) rc = bs_session_run(session, err);
+  if (rc == BS_OK) rc = bs_session_check(session, NULL, NULL, err);
+  if (rc == BS_OK) rc = bs_session_get(session, 3, &out, err);
+  return rc == BS_OK && ((const float *)out.data)[3] != 8 ? BS_INTERNAL : rc;
+}
+
+START_TEST(an_input_may_have_no_elements) {
+  run_processes(run_empty, RANKS);
+  for (uint32_t r = 0; r < RANKS; r++)
+    ck_assert_msg(outcomes[r].rc == BS_OK, "rank %u: %s %s", r, outcomes[r].err.id, outcomes[r].err.message);
+}
+END_TEST
+
 int main(void) {
   const test_case rows[] = {{processes_have_the_bits_of_threads, MODELS * METHODS},
                             {a_rank_that_dies_ends_the_session},
@@ -389,6 +446,7 @@ int main(void) {
                             {an_error_of_one_rank_ends_the_run},
                             {a_failure_of_rank_0_ends_the_others},
                             {calls_of_the_wrong_rank_are_refused},
+                            {an_input_may_have_no_elements},
                             {0}};
   return run_tests("split_follow", rows, (test_setup){.before = before, .after = after, .timeout = 60});
 }
