@@ -307,14 +307,16 @@ static int32_t print_repro(int format, const char *against, const json_t *result
 /* The first cell that differs. */
 static int32_t fail_repro(const char *model, const json_t *certificate, const json_t *result, bs_error *err) {
   const json_t *cell = NULL;
-  char maker[240];
+  char maker[240], ranks[32] = "";
   size_t i;
   json_array_foreach(json_object_get(result, "cells"), i,
                      cell) if (!json_is_true(json_object_get(cell, "equal"))) break;
+  if (json_object_get(cell, "ranks") != NULL)
+    snprintf(ranks, sizeof ranks, "%lld ranks, ", integer(cell, "ranks"));
   bs_error_set(
       err, BS_NUMERIC, "BS-MODEL-REPRO",
-      "%lld cells of %.120s have other bits; the first: table %.20s, %lld threads, %.40s, from row %lld on",
-      integer(result, "failed"), model, json_string_value(json_object_get(cell, "table")),
+      "%lld cells of %.120s have other bits; the first: table %.20s, %s%lld threads, %.40s, from row %lld on",
+      integer(result, "failed"), model, json_string_value(json_object_get(cell, "table")), ranks,
       integer(cell, "threads"), json_string_value(json_object_get(cell, "run")), integer(cell, "first"));
   if (certificate == NULL) {
     bs_error_hint(

@@ -82,6 +82,11 @@ static const rule rules[] = {
     {"cells", "equal", FLAG},
 };
 
+/* Fields of a certificate over ranks. */
+static const rule rules_of_ranks[] = {
+    {"asked", "method", TEXT}, {"asked", "method_options", OBJECT}, {"asked", "mask", TEXT_OR_NULL}};
+enum { N_OF_RANKS = sizeof rules_of_ranks / sizeof rules_of_ranks[0], MOST_THREADS = 1024 };
+
 static int is_hex(const json_t *value, size_t digits) {
   const char *text = json_string_value(value);
   return text != NULL && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
@@ -150,21 +155,52 @@ static int32_t check_lists(const json_t *root, bs_error *err) {
   json_object_foreach((json_t *)(uintptr_t)json_object_get(asked, "method_options"), key, value) {
     if (!is_of(TEXT, value)) return bad("asked.method_options", -1, key, kinds[TEXT], err);
   }
-  const int over = is_of(TEXT, json_object_get(asked, "method"));
-  json_array_foreach(json_object_get(root, "cells"), i, value) {
-    const json_int_t threads = json_integer_value(json_object_get(value, "threads"));
-    const char *table = json_string_value(json_object_get(value, "table"));
-    if (!json_is_true(json_object_get(value, "equal")))
+  const json_int_t seed = json_integer_value(json_object_get(asked, "seed"));
+  if (seed > UINT32_MAX) return bad("asked", -1, "seed", "a whole number from 0 to 2^32-1", err);
+  return BS_OK;
+}
+
+/* ranks: NULL, or the field of the cell. */
+static int32_t check_threads(const json_t *ranks, json_int_t threads, size_t cell, bs_error *err) {
+  const json_int_t n = ranks != NULL ? json_integer_value(ranks) : 1;
+  if (threads < 1 || threads > MOST_THREADS)
+    return bad("cells", (long long)cell, "threads", "1 to 1024", err);
+  if (n < 1 || n > MOST_THREADS) return bad("cells", (long long)cell, "ranks", "1 to 1024", err);
+  return n * threads <= MOST_THREADS
+             ? BS_OK
+             : bad("cells", (long long)cell, "ranks", "1 to 1024 over its threads", err);
+}
+
+/* over: the certificate is of a model over ranks. */
+static int32_t check_cells(const json_t *root, int over, bs_error *err) {
+  const json_t *cell;
+  int32_t rc = BS_OK;
+  size_t i;
+  json_array_foreach(json_object_get(root, "cells"), i, cell) {
+    const json_t *ranks = json_object_get(cell, "ranks");
+    const char *table = json_string_value(json_object_get(cell, "table"));
+    if (!json_is_true(json_object_get(cell, "equal")))
       return bad("cells", (long long)i, "equal", "true, while failed is 0", err);
-    if (threads < 1 || threads > 1024) return bad("cells", (long long)i, "threads", "1 to 1024", err);
-    const json_t *ranks = json_object_get(value, "ranks");
-    if (over != (ranks != NULL) || (over && (!json_is_integer(ranks) || json_integer_value(ranks) < 1 ||
-                                             json_integer_value(ranks) > 1024)))
+    if (over != (ranks != NULL))
       return bad("cells", (long long)i, "ranks", over ? "1 to 1024" : "absent, as asked.method is", err);
+    rc = check_threads(ranks, json_integer_value(json_object_get(cell, "threads")), i, err);
+    if (rc != BS_OK) return rc;
     if (strlen(table) > 31 || table[strspn(table, "abcdefghijklmnopqrstuvwxyz0123456789_")] != '\0')
       return bad("cells", (long long)i, "table", "a name of at most 31 letters a-z0-9_", err);
   }
-  return BS_OK;
+  return rc;
+}
+
+/* The fields over ranks are all there, or none is. */
+static int32_t check_ranks(const json_t *root, int *out_over, bs_error *err) {
+  int over = strcmp(json_string_value(json_object_get(root, "word")), "ranks") == 0;
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < N_OF_RANKS; i++)
+    over |= json_object_get(json_object_get(root, "asked"), rules_of_ranks[i].key) != NULL;
+  for (size_t i = 0; over && rc == BS_OK && i < N_OF_RANKS; i++)
+    rc = check_rule(root, &rules_of_ranks[i], err);
+  *out_over = over;
+  return rc;
 }
 
 /* What this version can run again. */
@@ -193,10 +229,13 @@ static int32_t check_words(const json_t *root, bs_error *err) {
 
 static int32_t check(const json_t *root, bs_error *err) {
   int32_t rc = BS_OK;
+  int over = 0;
   for (size_t i = 0; rc == BS_OK && i < sizeof rules / sizeof rules[0]; i++)
     rc = check_rule(root, &rules[i], err);
   if (rc == BS_OK) rc = check_words(root, err);
-  return rc == BS_OK ? check_lists(root, err) : rc;
+  if (rc == BS_OK) rc = check_ranks(root, &over, err);
+  if (rc == BS_OK) rc = check_lists(root, err);
+  return rc == BS_OK ? check_cells(root, over, err) : rc;
 }
 
 int32_t bs_certificate_read(const char *path, json_t **out, bs_error *err) {

@@ -445,6 +445,9 @@ static int32_t run_cell(repro *r, const json_t *cells, size_t at, bs_error *why,
   }
   if (why->code == BS_OK) *why = now;
   snprintf(what, sizeof what, "table %.31s, %u threads", text_of(cell, "table"), r->threads);
+  if (r->ranks > 0)
+    snprintf(what, sizeof what, "table %.31s, %u ranks, %u threads", text_of(cell, "table"), r->ranks,
+             r->threads);
   return skip_session(r, what, &now);
 }
 
@@ -453,7 +456,12 @@ static int32_t run_certificate(repro *r, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < json_array_size(cells); i++) rc = run_cell(r, cells, i, &why, err);
-  if (rc != BS_OK || json_array_size(r->cells) > 0) return rc;
+  if (rc != BS_OK || r->has_whole) return rc;
+  if (json_array_size(r->cells) > 0)
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-CERT-CELLS",
+                        "none of the %zu cells that ran has all rows of the output, so that output.sha256 "
+                        "was compared with nothing",
+                        json_array_size(r->cells));
   bs_error_set(err, BS_UNAVAILABLE, "BS-CERT-CELLS",
                "none of the %zu cells of the certificate can run here: %.300s", json_array_size(cells),
                why.code != BS_OK ? why.message : "this version has none of their runs");

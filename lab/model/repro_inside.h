@@ -37,6 +37,7 @@ typedef struct repro {
   uint8_t *first, *now;
   int64_t *ids; /* of a model with a cache: its tokens */
   int has_files, has_inputs;
+  int has_whole;  /* a cell with all rows was compared with the certificate */
   int keep_first; /* of the control: what it is compared with is there */
   json_t *cells, *skipped, *result;
 } repro;
@@ -52,7 +53,7 @@ int32_t repro_take(repro *r, uint64_t at, uint64_t from, uint64_t n, uint64_t al
 json_t *repro_digest(const repro *r);
 /* {table, threads, run, compared, differ, first, equal} of the first `rows` rows; with a certificate {..,
  * rows, differ, ..}. BS_INPUT: the certificate contradicts itself. */
-int32_t repro_compare(const repro *r, const repro_cut *cut, uint64_t rows, json_t **out, bs_error *err);
+int32_t repro_compare(repro *r, const repro_cut *cut, uint64_t rows, json_t **out, bs_error *err);
 
 /* ---- repro_slots.c ----------------------------------------------------------------------------- */
 

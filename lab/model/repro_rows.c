@@ -150,8 +150,7 @@ static int32_t agree(const repro *r, int64_t first, bs_error *err) {
   return BS_INPUT;
 }
 
-static int32_t with_certificate(const repro *r, const repro_cut *cut, uint64_t rows, json_t **out,
-                                bs_error *err) {
+static int32_t with_certificate(repro *r, const repro_cut *cut, uint64_t rows, json_t **out, bs_error *err) {
   const json_t *output = json_object_get(r->certificate, "output");
   const json_t *digits = json_object_get(output, "rows");
   const uint64_t numbers = (uint64_t)json_integer_value(json_object_get(output, "numbers"));
@@ -171,11 +170,12 @@ static int32_t with_certificate(const repro *r, const repro_cut *cut, uint64_t r
     differ++;
   }
   const int32_t rc = rows == r->rows ? agree(r, first, err) : BS_OK;
+  r->has_whole |= rows == r->rows;
   if (rc == BS_OK) *out = cell_of(r, cut, "rows", rows, differ, first);
   return rc;
 }
 
-int32_t repro_compare(const repro *r, const repro_cut *cut, uint64_t rows, json_t **out, bs_error *err) {
+int32_t repro_compare(repro *r, const repro_cut *cut, uint64_t rows, json_t **out, bs_error *err) {
   int32_t rc = BS_OK;
   *out = NULL;
   if (r->certificate != NULL)

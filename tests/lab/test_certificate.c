@@ -253,6 +253,73 @@ START_TEST(what_is_no_certificate_is_refused) {
 }
 END_TEST
 
+/* A value at a path is set; NULL: taken out. */
+static json_t *with(const json_t *certificate, const char *path, json_t *value) {
+  const char *key = NULL;
+  size_t at = 0;
+  json_t *copy = json_deep_copy(certificate), *of_key = holder(copy, path, &key, &at);
+  if (value != NULL)
+    json_object_set_new(of_key, key, value);
+  else
+    json_object_del(of_key, key);
+  return copy;
+}
+
+/* Of a certificate over ranks that was made by hand. */
+START_TEST(fields_of_ranks_are_checked) {
+  static const struct {
+    const char *path;
+    const char *value; /* JSON; NULL: absent */
+    const char *says;
+  } rows[] = {
+      {"asked.method", NULL, "asked.method of the certificate is not a text"},
+      {"asked.method", "5", "asked.method of the certificate is not a text"},
+      {"asked.mask", "7", "asked.mask of the certificate is not a text"},
+      {"asked.mask", "\"no mask\"", "asked.mask of the certificate is no mask"},
+      {"asked.method_options", "[1]", "asked.method_options of the certificate is not an object"},
+      {"asked.method_options", "{\"fraction\": 1}", "asked.method_options.fraction"},
+      {"asked.seed", "8589934592", "asked.seed of the certificate is not a whole number from 0 to 2^32"},
+      {"cells.1.ranks", NULL, "cells[1].ranks of the certificate is not 1 to 1024"},
+      {"cells.1.ranks", "0", "cells[1].ranks of the certificate is not 1 to 1024"},
+      {"cells.1.ranks", "1025", "cells[1].ranks of the certificate is not 1 to 1024"},
+      {"cells.2.threads", "1024", "cells[2].ranks of the certificate is not 1 to 1024 over"}};
+  write_gpt2();
+  json_t *made = make(), *of_asked = json_object_get(made, "asked"), *cell;
+  size_t k;
+  json_object_set_new(made, "word", json_string("ranks"));
+  json_object_set_new(of_asked, "method", json_string("row_parallel"));
+  json_object_set_new(of_asked, "method_options", json_object());
+  json_object_set_new(of_asked, "mask", json_null());
+  json_array_foreach(json_object_get(made, "cells"), k, cell)
+      json_object_set_new(cell, "ranks", json_integer(2));
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    json_t *value = rows[i].value != NULL ? json_loads(rows[i].value, JSON_DECODE_ANY, NULL) : NULL;
+    json_t *other = with(made, rows[i].path, value);
+    ck_assert_msg(check(other) == NULL && err.code == BS_INPUT && strstr(err.message, rows[i].says) != NULL,
+                  "%s %s: %d %s", rows[i].path, rows[i].value, err.code, err.message);
+    json_decref(other);
+  }
+  json_decref(made);
+}
+END_TEST
+
+/* Cells of the first rows alone say nothing of the others. */
+START_TEST(some_cell_has_all_rows) {
+  write_gpt2();
+  json_t *made = make(), *cells = json_array(), *cell;
+  size_t i;
+  json_array_foreach(json_object_get(made, "cells"), i, cell) {
+    if (strcmp(json_string_value(json_object_get(cell, "run")), "first 2") == 0)
+      json_array_append(cells, cell);
+  }
+  json_object_set_new(made, "cells", cells);
+  ck_assert_ptr_null(check(made));
+  ck_assert_int_eq(err.code, BS_UNAVAILABLE);
+  ck_assert_msg(strstr(err.message, "output.sha256 was compared with nothing") != NULL, "%s", err.message);
+  json_decref(made);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{equal_outputs_pass_in_every_cell},
                              {each_flipped_digit_is_named},
@@ -262,6 +329,8 @@ int main(void) {
                              {made_constants_are_named},
                              {absent_tables_are_left_out},
                              {what_is_no_certificate_is_refused},
+                             {fields_of_ranks_are_checked},
+                             {some_cell_has_all_rows},
                              {0}};
   return run_tests("certificate", tests, (test_setup){.before = files_begin, .after = files_end});
 }
