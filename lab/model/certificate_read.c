@@ -85,7 +85,11 @@ static const rule rules[] = {
 /* Fields of a certificate over ranks. */
 static const rule rules_of_ranks[] = {
     {"asked", "method", TEXT}, {"asked", "method_options", OBJECT}, {"asked", "mask", TEXT_OR_NULL}};
-enum { N_OF_RANKS = sizeof rules_of_ranks / sizeof rules_of_ranks[0], MOST_THREADS = 1024 };
+enum {
+  N_OF_RANKS = sizeof rules_of_ranks / sizeof rules_of_ranks[0],
+  MOST_THREADS = 1024,
+  MOST_IN_ALL = 16384
+};
 
 static int is_hex(const json_t *value, size_t digits) {
   const char *text = json_string_value(value);
@@ -166,9 +170,9 @@ static int32_t check_threads(const json_t *ranks, json_int_t threads, size_t cel
   if (threads < 1 || threads > MOST_THREADS)
     return bad("cells", (long long)cell, "threads", "1 to 1024", err);
   if (n < 1 || n > MOST_THREADS) return bad("cells", (long long)cell, "ranks", "1 to 1024", err);
-  return n * threads <= MOST_THREADS
+  return n * threads <= MOST_IN_ALL
              ? BS_OK
-             : bad("cells", (long long)cell, "ranks", "1 to 1024 over its threads", err);
+             : bad("cells", (long long)cell, "ranks", "1 to 16384 over its threads", err);
 }
 
 /* over: the certificate is of a model over ranks. */

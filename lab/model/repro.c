@@ -349,6 +349,12 @@ static int32_t run_all(repro *r, bs_error *err) {
   if (rc == BS_OK) rc = run_ranks(r, err);
   r->threads = 2;
   if (rc == BS_OK) rc = run_beside(r, err);
+  if (rc == BS_OK && json_array_size(r->cells) == 0) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-REPRO", "no run of %.200s has a row: nothing was compared",
+                 r->request->path);
+    bs_error_hint(err, "--dim NAME=N gives the rows");
+    return BS_UNSUPPORTED;
+  }
   if (rc == BS_OK) rc = run_control(r, err);
   if (rc == BS_OK && !r->cached && r->symbol == NULL) rc = skip(r, "batch: no symbol is the first dim", err);
   return rc;

@@ -258,7 +258,9 @@ static json_t *with(const json_t *certificate, const char *path, json_t *value) 
   const char *key = NULL;
   size_t at = 0;
   json_t *copy = json_deep_copy(certificate), *of_key = holder(copy, path, &key, &at);
-  if (value != NULL)
+  if (value != NULL && json_is_array(of_key))
+    json_array_set_new(of_key, at, value);
+  else if (value != NULL)
     json_object_set_new(of_key, key, value);
   else
     json_object_del(of_key, key);
@@ -282,7 +284,9 @@ START_TEST(fields_of_ranks_are_checked) {
       {"cells.1.ranks", NULL, "cells[1].ranks of the certificate is not 1 to 1024"},
       {"cells.1.ranks", "0", "cells[1].ranks of the certificate is not 1 to 1024"},
       {"cells.1.ranks", "1025", "cells[1].ranks of the certificate is not 1 to 1024"},
-      {"cells.2.threads", "1024", "cells[2].ranks of the certificate is not 1 to 1024 over"}};
+      {"cells.2",
+       "{\"table\": \"auto\", \"run\": \"all\", \"equal\": true, \"threads\": 17, \"ranks\": 1000}",
+       "cells[2].ranks of the certificate is not 1 to 16384 over"}};
   write_gpt2();
   json_t *made = make(), *of_asked = json_object_get(made, "asked"), *cell;
   size_t k;
@@ -320,6 +324,17 @@ START_TEST(some_cell_has_all_rows) {
 }
 END_TEST
 
+START_TEST(no_row_is_no_certificate) {
+  static const char *const dims[] = {"sequence=0"};
+  const bs_model_request request = {.path = files_folder, .dims = {dims, 1}};
+  json_t *made = NULL;
+  write_gpt2();
+  ck_assert_int_eq(bs_model_repro(&request, &asked, &made, &err), BS_UNSUPPORTED);
+  ck_assert_msg(strstr(err.message, "nothing was compared") != NULL, "%s", err.message);
+  ck_assert_ptr_null(made);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{equal_outputs_pass_in_every_cell},
                              {each_flipped_digit_is_named},
@@ -331,6 +346,7 @@ int main(void) {
                              {what_is_no_certificate_is_refused},
                              {fields_of_ranks_are_checked},
                              {some_cell_has_all_rows},
+                             {no_row_is_no_certificate},
                              {0}};
   return run_tests("certificate", tests, (test_setup){.before = files_begin, .after = files_end});
 }
