@@ -129,9 +129,6 @@ static int32_t add_model(uint64_t *io_sum, const gmodel *m, bs_error *err) {
   for (uint32_t i = 0; i < m->n_nodes; i++) add_node(io_sum, &m->nodes[i]);
   for (uint32_t i = 0; i < m->n_inputs; i++) add_text(io_sum, m->inputs[i].name);
   for (uint32_t i = 0; i < m->n_outputs; i++) add_text(io_sum, m->outputs[i].name);
-  add_number(io_sum, (uint64_t)m->cache_tokens);
-  add_number(io_sum, m->cache_dtype);
-  add_number(io_sum, (uint64_t)m->slots);
   return add_constants(io_sum, m, err);
 }
 
@@ -154,7 +151,11 @@ static void add_method(uint64_t *io_sum, const bs_session_options *o) {
   add_number(io_sum, (uint64_t)o->tokens);
 }
 
-static void add_options(uint64_t *io_sum, const bs_session_options *o) {
+/* The size and dtype of the cache are options that the model was opened with. */
+static void add_options(uint64_t *io_sum, const gmodel *m, const bs_session_options *o) {
+  add_number(io_sum, (uint64_t)m->cache_tokens);
+  add_number(io_sum, m->cache_dtype);
+  add_number(io_sum, (uint64_t)m->slots);
   add_texts(io_sum, o->passes_off, o->n_passes_off);
   add_text(io_sum, o->weights);
   add_text(io_sum, o->activations);
@@ -166,7 +167,7 @@ static void add_options(uint64_t *io_sum, const bs_session_options *o) {
 int32_t gsame_make(const gmodel *model, const bs_session_options *o, gsame *out, bs_error *err) {
   for (int i = 0; i < GSAME_COUNT; i++) out->sums[i] = UINT64_C(14695981039346656037);
   add_method(&out->sums[GSAME_METHOD], o);
-  add_options(&out->sums[GSAME_OPTIONS], o);
+  add_options(&out->sums[GSAME_OPTIONS], model, o);
   for (uint32_t i = 0; i < o->n_dims; i++) {
     add_text(&out->sums[GSAME_SIZES], o->dims[i]->name);
     add_number(&out->sums[GSAME_SIZES], (uint64_t)o->dims[i]->size);

@@ -33,9 +33,9 @@ static int32_t broadcast(bs_rank *rank, uint32_t root, void *data, uint64_t byte
 /* ---- opening --------------------------------------------------------------------------------- */
 
 int32_t gtell_same(bs_rank *rank, const gsame *mine, bs_error *err) {
-  static const char *const names[GSAME_COUNT] = {"another model, or other bytes of its files,",
-                                                 "another method, or other options of it,", "other options",
-                                                 "other sizes of dimensions"};
+  static const char *const names[GSAME_COUNT] = {"another method, or other options of it,", "other options",
+                                                 "other sizes of dimensions",
+                                                 "another model, or other bytes of its files,"};
   gsame first = *mine;
   const int32_t rc = broadcast(rank, 0, &first, sizeof first, err);
   if (rc != BS_OK) return rc;

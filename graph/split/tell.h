@@ -29,7 +29,7 @@ typedef struct gtold {
 } gtold;
 
 /* Sums of all that processes must have in common. */
-enum gsame_what { GSAME_MODEL = 0, GSAME_METHOD = 1, GSAME_OPTIONS = 2, GSAME_SIZES = 3, GSAME_COUNT = 4 };
+enum gsame_what { GSAME_METHOD = 0, GSAME_OPTIONS = 1, GSAME_SIZES = 2, GSAME_MODEL = 3, GSAME_COUNT = 4 };
 typedef struct gsame {
   uint64_t sums[GSAME_COUNT];
 } gsame;

@@ -23,6 +23,7 @@ static bs_world *world;
 static bs_session *session;
 static const char *method = "row_parallel";
 static double timeout_s = 60;
+static int64_t cache_tokens;   /* 0: as the model says */
 static float (*logits)[WORDS]; /* shared: of each run of rank 0 */
 static pid_t *pids;            /* shared: of each rank */
 
@@ -73,8 +74,9 @@ static int32_t open_context(bs_error *err) {
 
 /* Everything up to the session, on each rank. */
 static int32_t open_all(const char *folder, const char *comm, bs_error *err) {
+  const bs_graph_options o = {.struct_size = sizeof o, .cache_tokens = cache_tokens};
   int32_t rc = open_context(err);
-  if (rc == BS_OK) rc = bs_graph_open(test_context, folder, NULL, &model, err);
+  if (rc == BS_OK) rc = bs_graph_open(test_context, folder, &o, &model, err);
   return rc == BS_OK ? open_session(comm, dims_of(PROMPT), 1, err) : rc;
 }
 
@@ -261,17 +263,26 @@ static int32_t open_with_another_method(uint32_t rank, bs_error *err) {
   return open_all(files_folder, "shm", err);
 }
 
+static int32_t open_with_another_cache(uint32_t rank, bs_error *err) {
+  cache_tokens = ALL - rank;
+  return open_all(files_folder, "shm", err);
+}
+
 START_TEST(ranks_that_open_something_else_are_named) {
+  static int32_t (*const bodies[])(uint32_t, bs_error *) = {open_other, open_with_another_method,
+                                                            open_with_another_cache};
+  static const char *const says[] = {
+      "rank 1 opens its session with another model, or other bytes of its files",
+      "rank 1 opens its session with another method", "rank 1 opens its session with other options"};
   write_model(0);
   write_other();
-  run_processes(_i == 0 ? open_other : open_with_another_method, RANKS);
+  run_processes(bodies[_i], RANKS);
   for (int i = 0; i < 2; i++) unlink(files_path(i == 0 ? "other/config.json" : "other/model.safetensors"));
   rmdir(files_path("other"));
   for (uint32_t r = 0; r < RANKS; r++) {
     ck_assert_int_eq(outcomes[r].rc, BS_MISMATCH);
     ck_assert_int_eq((int)bs_status_exit_code(outcomes[r].rc), 9);
-    ck_assert_ptr_nonnull(strstr(outcomes[r].err.message, "rank 1 opens its session with another"));
-    ck_assert_ptr_nonnull(strstr(outcomes[r].err.message, _i == 0 ? "bytes of its files" : "method"));
+    ck_assert_ptr_nonnull(strstr(outcomes[r].err.message, says[_i]));
   }
 }
 END_TEST
@@ -441,7 +452,7 @@ int main(void) {
   const test_case rows[] = {{processes_have_the_bits_of_threads, MODELS * METHODS},
                             {a_rank_that_dies_ends_the_session},
                             {a_rank_that_is_late_ends_the_session},
-                            {ranks_that_open_something_else_are_named, 2},
+                            {ranks_that_open_something_else_are_named, 3},
                             {a_wrong_layer_of_another_rank_is_found},
                             {an_error_of_one_rank_ends_the_run},
                             {a_failure_of_rank_0_ends_the_others},
