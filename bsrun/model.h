@@ -63,7 +63,7 @@ typedef struct model_asked {
   bs_model model;
   const char **lists[5];
   char *tuning;     /* the tuning file; NULL: none */
-  bs_node *machine; /* the configuration with --hardware; NULL: none is given */
+  bs_node *machine; /* the configuration; NULL without --hardware */
   int quiet;
   bsrun_progress progress; /* of what takes long; its first line comes after half a second */
   bs_progress_fn show;     /* NULL: no terminal */

@@ -249,7 +249,7 @@ static int32_t read_replicas(const args *a, bs_model_ranks *io, bs_error *err) {
   return BS_OK;
 }
 
-/* What times on this machine are asked for, a simulated run does not have. */
+/* A simulated run has no times on this machine. */
 static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err) {
   static const char *const measured[] = {"peer", "seconds", "threads"};
   if (!asked->ranks.simulated && args_has(a, "tensor"))
@@ -296,10 +296,12 @@ static int32_t bench(const args *a, bs_error *err) {
   int format;
   bs_load_now(&before);
   how.before = &before;
-  bsrun_interruptible("nothing is kept; --seconds S takes less time");
+  bsrun_interruptible(args_has(a, "hardware") ? "nothing is kept"
+                                              : "nothing is kept; --seconds S takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = args_real(a, "seconds", 0.01, 86400, how.seconds, &how.seconds, err);
   if (rc == BS_OK) rc = read_peer(a, &peer, &how, err);
+  if (rc == BS_OK && how.profile) rc = model_ranks_threads_only(a, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   asked.request.last_logits = 1; /* what a generator asks for */
   if (rc == BS_OK) rc = check_simulated(a, &asked, err);

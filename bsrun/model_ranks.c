@@ -165,6 +165,22 @@ static int32_t refuse_ranks(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+/* Simulated ranks are threads of one process, and their communicator is the machine's. */
+static int32_t check_simulated(const args *a, const model_asked *asked, bs_error *err) {
+  if (asked->machine != NULL && !asked->ranks.simulated) {
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE",
+                 "--comm %.60s: the simulated machine of --hardware has its own communicator",
+                 asked->ranks.comm);
+    bs_error_hint(err, "leave --comm out");
+    return BS_USAGE;
+  }
+  if (!asked->ranks.simulated || strcmp(how_of(a), hows[0]) == 0) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--launch %.40s: simulated ranks are threads of one process",
+               how_of(a));
+  bs_error_hint(err, "--launch threads");
+  return BS_USAGE;
+}
+
 /* Without a method there is one rank: in the world of a simulated machine, or in none. */
 static int32_t one_rank(const args *a, model_asked *io, bs_error *err) {
   const int32_t rc = refuse_ranks(a, err);
@@ -199,7 +215,8 @@ int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, mo
     return one_rank(a, io, err);
   }
   out->threads = out->simulated ? 1 : (uint32_t)threads;
-  int32_t rc = read_comm(a, out, err);
+  int32_t rc = check_simulated(a, io, err);
+  if (rc == BS_OK) rc = read_comm(a, out, err);
   if (rc == BS_OK) rc = find_methods(context, out->method, methods, &n, err);
   if (rc == BS_OK) rc = read_size(a, methods[0], out, err);
   if (rc == BS_OK) rc = read_mask(a, out, err);

@@ -63,7 +63,8 @@ static int32_t run_world(gfront *f, member_call call, void *arg, int alone, bs_e
   for (uint32_t r = 0; r < f->size; r++) all &= f->codes[r] == f->codes[0];
   for (uint32_t r = 0; r < f->size; r++) {
     if (f->codes[r] == BS_OK) continue;
-    if (!all) f->errors[r].rank = (int32_t)r;
+    const int leads = f->echoes != NULL && r == f->first; /* its error is that of all */
+    if (!all && !leads) f->errors[r].rank = (int32_t)r;
     if (err != NULL) *err = f->errors[r];
     return f->codes[r];
   }

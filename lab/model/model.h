@@ -91,6 +91,8 @@ typedef struct bs_model {
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
 /* Sends request->note a note on parts of the model's files that are ignored, if there are any. */
 void bs_model_warn(const bs_model_request *request, const bs_graph *graph);
+/* Sizes of dimensions that nothing gives: of those called a batch, and of all others. */
+enum { BS_MODEL_MADE_BATCH = 2, BS_MODEL_MADE_SIZE = 32 };
 /* Opens its session. Dimensions without a size get one (inputs.h). */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
 /* Like bs_model_start, with the packed weights and the key-value cache of another session of the model, which

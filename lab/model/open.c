@@ -417,9 +417,6 @@ int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_
   return bs_model_start_beside(context, request, model, NULL, err);
 }
 
-/* Sizes of dimensions that nothing gives: of those called a batch, and of all others. */
-enum { MADE_BATCH = 2, MADE_SIZE = 32 };
-
 static int32_t open_session(bs_context *context, const bs_model_request *request, bs_model *model,
                             const char *const *choices, size_t n_choices, bs_session *share, bs_error *err) {
   bs_session_options options = bs_model_session_options(request, model);
@@ -468,7 +465,7 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
                               bs_session *share, bs_error *err) {
   bs_model_tuned tuned;
   int32_t rc = bs_stop_check(err);
-  if (rc == BS_OK) rc = bs_model_size_dims(request, model, MADE_BATCH, MADE_SIZE, err);
+  if (rc == BS_OK) rc = bs_model_size_dims(request, model, BS_MODEL_MADE_BATCH, BS_MODEL_MADE_SIZE, err);
   if (rc == BS_OK) rc = bs_model_world(context, request, model, err);
   if (rc != BS_OK) return rc;
   if (share != NULL || request->tuning == NULL ||

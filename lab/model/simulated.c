@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "core/base/error.h"
 #include "core/base/text.h"
+#include "formats/npy.h"
 #include "lab/error.h"
 #include "lab/model/bench.h"
 #include "lab/model/inputs.h"
@@ -13,6 +15,15 @@
 /* Returns the time that the rank which ends last spends in collectives. */
 static double in_collectives(const bs_simulated *s) {
   return s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE] + s->own[BS_SIM_WAIT];
+}
+
+/* A backend without a virtual clock charges no op: the time would be that of the collectives alone. */
+static int32_t charges_ops(const bs_simulated *s, uint64_t flops, bs_error *err) {
+  if (flops == 0 || s->ops > 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-SIM-VALUES",
+               "the backend charges no op of the model to the virtual clock");
+  bs_error_hint(err, "--backend sim, or virtual:cpu for values, too");
+  return BS_CONFIG;
 }
 
 int32_t bs_model_simulated_row(const bs_model *m, const bs_model_ranks *k, const char *work, int64_t tokens,
@@ -24,6 +35,7 @@ int32_t bs_model_simulated_row(const bs_model *m, const bs_model_ranks *k, const
   bs_simulated_take(m->world, &s);
   int32_t rc = bs_simulated_takes_time(s.ps, err);
   if (rc == BS_OK) rc = bs_model_count_work(m->session, &flops, &bytes, err);
+  if (rc == BS_OK) rc = charges_ops(&s, flops, err);
   if (rc == BS_OK) rc = bs_session_stats_get(m->session, &stats, err);
   if (rc == BS_OK) {
     const double seconds = s.ps * 1e-12;
@@ -49,12 +61,24 @@ int32_t bs_model_simulated_row(const bs_model *m, const bs_model_ranks *k, const
   return rc;
 }
 
+/* The longest last dim of the input files. What is wrong with a file is told when its numbers are read. */
+static int64_t longest_input(const bs_model_request *r) {
+  int64_t most = 0;
+  for (size_t i = 0; i < r->inputs.n; i++) {
+    const char *equals = strrchr(r->inputs.words[i], '=');
+    bs_npy npy;
+    if (equals == NULL || bs_npy_open(equals + 1, &npy, NULL) != BS_OK) continue;
+    if (npy.rank > 0 && npy.dims[npy.rank - 1] > most) most = npy.dims[npy.rank - 1];
+    bs_npy_close(&npy);
+  }
+  return most;
+}
+
 int64_t bs_model_simulated_cache(const bs_model_request *r) {
-  enum { USUAL = 128 };
-  int64_t most = 0, size;
+  int64_t most = longest_input(r), size;
   for (size_t i = 0; i < r->dims.n; i++) {
     const char *equals = strrchr(r->dims.words[i], '=');
-    if (equals != NULL && bs_parse_size(equals + 1, &size) && size > most && size < INT32_MAX) most = size;
+    if (equals != NULL && bs_parse_size(equals + 1, &size) && size > most) most = size;
   }
-  return (most > 0 ? most : USUAL) + 1;
+  return most > 0 && most < INT32_MAX ? most + 1 : BS_MODEL_MADE_SIZE + 1;
 }

@@ -10,7 +10,7 @@
  * BS-SIM-MACHINE: nothing takes time. */
 int32_t bs_model_simulated_row(const bs_model *model, const bs_model_ranks *ranks, const char *work,
                                int64_t tokens, int64_t before, json_t **out, bs_error *err);
-/* The tokens of a cache that a prompt of --dim NAME=N, else of 128, and one more token need: attention is
- * charged for the whole cache. */
+/* The tokens of a cache that the prompt of --dim NAME=N or of --input, else a made one, and one more token
+ * need: attention is charged for the whole cache. */
 int64_t bs_model_simulated_cache(const bs_model_request *request);
 #endif
