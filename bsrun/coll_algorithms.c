@@ -41,13 +41,16 @@ typedef struct cells {
   bs_comm_cell of[MAX_CELLS];
 } cells;
 
+enum { LINK_CONFIGURED, LINK_MEASURED, LINK_UNKNOWN };
+static const char *const link_states[] = {"configured", "measured", "unknown"};
+
 typedef struct request {
   coll_bench *b;
   bs_comm_bench *bench; /* of b */
   const char *kind;
   bs_ccl_place link;
   const char *trace;
-  int measured; /* the link */
+  int state; /* of the link */
 } request;
 
 static void keep(void *user, const bs_comm_cell *cell) {
@@ -68,8 +71,9 @@ static double moved(const request *r, const bs_comm_cell *cell) {
   return (double)cell->bytes * (r->bench->ranks - 1.0) / r->bench->ranks;
 }
 
-/* alpha + beta n by least squares of relative errors, of an all_gather: nothing is added. */
-static int32_t fit_messages(request *r, const cells *all, double *out_beta, bs_error *err) {
+/* alpha + beta n by least squares of relative errors, of an all_gather: nothing is added. Returns whether
+ * more bytes took more time: those of one size, or of a busy machine, may not. */
+static int fit_messages(request *r, const cells *all, double *out_beta) {
   double s0 = 0, s1 = 0, s2 = 0, t0 = 0, t1 = 0;
   for (uint32_t i = 0; i < all->n; i++) {
     const double t = all->of[i].median_s, n = moved(r, &all->of[i]), w = 1 / (t * t);
@@ -81,12 +85,10 @@ static int32_t fit_messages(request *r, const cells *all, double *out_beta, bs_e
   }
   const double d = s0 * s2 - s1 * s1;
   *out_beta = d > 0 ? (s0 * t1 - s1 * t0) / d : 0;
-  if (!(*out_beta > 0))
-    return bs_error_set(err, BS_INCONCLUSIVE, "BS-CCL-LINK",
-                        "more bytes took no more time: no link can be fitted (one size, or a busy machine)");
+  if (!(*out_beta > 0)) return 0;
   r->link.bytes_per_s = 1 / *out_beta;
   r->link.alpha_s = t0 * s2 > t1 * s1 ? (t0 * s2 - t1 * s1) / d : 0;
-  return BS_OK;
+  return 1;
 }
 
 /* Fits the cost of an addition: the time of a reduce_scatter beyond that of the same messages. */
@@ -100,15 +102,27 @@ static void fit_adding(request *r, const cells *all, double beta) {
   r->link.reduce_bytes_per_s = t > 0 ? s / t : 0;
 }
 
+/* Without a fit the measurement goes on, and its rows have no simulated times. */
 static int32_t measure_link(request *r, bs_context *context, bs_error *err) {
   cells all;
   double beta = 0;
   int32_t rc = measure_round(r, context, "all_gather", &all, err);
-  if (rc == BS_OK && !bsrun_following()) rc = fit_messages(r, &all, &beta, err);
+  r->state = LINK_MEASURED;
+  if (rc == BS_OK && !bsrun_following() && !fit_messages(r, &all, &beta)) {
+    r->state = LINK_UNKNOWN;
+    bsrun_warn(
+        "more bytes took no more time (one size, or a busy machine): no link can be fitted, so nothing "
+        "is simulated; give more sizes, or --hardware");
+  }
   if (rc == BS_OK) rc = measure_round(r, context, "reduce_scatter", &all, err);
-  if (rc == BS_OK && !bsrun_following()) fit_adding(r, &all, beta);
-  r->measured = 1;
+  if (rc == BS_OK && !bsrun_following() && r->state == LINK_MEASURED) fit_adding(r, &all, beta);
   return rc;
+}
+
+/* Takes from a row what the simulator says of a link that is not known. */
+static void drop_simulated(json_t *row) {
+  static const char *const names[] = {"alpha_us", "link_GBps", "simulated_us"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) json_object_del(row, names[i]);
 }
 
 static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, const char *trace,
@@ -120,26 +134,29 @@ static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, 
   place.world_size = r->bench->ranks;
   place.element_bytes = BS_DTYPE_BYTES(r->bench->dtype);
   place.count = cell->count;
-  place.trace_file = trace;
+  place.trace_file = r->state != LINK_UNKNOWN ? trace : NULL;
   json_t *row = bs_ccl_explain(ccl, &place, err);
   const int32_t stopped = row != NULL ? bs_stop_check(err) : err->code;
   if (stopped != BS_OK) {
     json_decref(row);
     return stopped;
   }
-  coll_note_trace(trace, row);
+  coll_note_trace(place.trace_file, row);
   const double measured = cell->median_s * 1e6;
   const double simulated = json_real_value(json_object_get(row, "simulated_us"));
   json_object_set_new(row, "comm", json_string(r->bench->comm));
   json_object_set_new(row, "times", json_string(r->b->simulated ? "simulated" : "measured"));
   if (place.reduce_bytes_per_s > 0)
     json_object_set_new(row, "reduce_GBps", json_real(place.reduce_bytes_per_s * 1e-9));
-  json_object_set_new(row, "link", json_string(r->measured ? "measured" : "configured"));
+  json_object_set_new(row, "link", json_string(link_states[r->state]));
   json_object_set_new(row, "bytes", json_integer((json_int_t)cell->bytes));
   json_object_set_new(row, "measured_us", json_real(measured));
   json_object_set_new(row, "p10_us", json_real(cell->p10_s * 1e6));
   json_object_set_new(row, "p90_us", json_real(cell->p90_s * 1e6));
-  json_object_set_new(row, "error_percent", json_real((simulated / measured - 1) * 100));
+  if (r->state != LINK_UNKNOWN)
+    json_object_set_new(row, "error_percent", json_real((simulated / measured - 1) * 100));
+  else
+    drop_simulated(row);
   json_object_set_new(row, "wrong", json_integer((json_int_t)cell->wrong));
   json_array_append_new(r->b->rows, row);
   r->b->wrong += cell->wrong;

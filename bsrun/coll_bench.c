@@ -241,7 +241,8 @@ const bsrun_verb coll_bench_verb = {
         "\n"
         "NAME: each measured time has the simulated one for a link next to it, and the error. The link\n"
         "is fitted to messages that the ranks exchange first, and the rate of adding to the time that\n"
-        "adding them takes; --hardware gives both instead. On a communicator with virtual time (--comm\n"
+        "adding them takes; --hardware gives both instead. If more bytes took no more time, LINK says\n"
+        "unknown and the simulated times are missing. On a communicator with virtual time (--comm\n"
         "sim) TIMES says simulated: the host runs the schedule, and its time stands next to the\n"
         "checker's.\n",
     .examples =
