@@ -67,7 +67,8 @@ static int64_t longest_input(const bs_model_request *r) {
   for (size_t i = 0; i < r->inputs.n; i++) {
     const char *equals = strrchr(r->inputs.words[i], '=');
     bs_npy npy;
-    if (equals == NULL || bs_npy_open(equals + 1, &npy, NULL) != BS_OK) continue;
+    const char *path = equals != NULL ? equals + 1 : r->inputs.words[i];
+    if (bs_npy_open(path, &npy, NULL) != BS_OK) continue;
     if (npy.rank > 0 && npy.dims[npy.rank - 1] > most) most = npy.dims[npy.rank - 1];
     bs_npy_close(&npy);
   }
