@@ -140,7 +140,7 @@ static int32_t train(const bs_case *c, const bs_train_options *like, int faulty,
   bs_train_options o = *like;
   o.warmup = 0;
   o.steps = STEPS;
-  o.remask = 0;
+  if (o.remask >= STEPS) o.remask = STEPS - 1; /* the last step has a new mask */
   if (!faulty) o.fault = BS_TRAIN_RIGHT;
   return bs_train_run(c, &o, out, err);
 }
@@ -150,7 +150,7 @@ int32_t bs_repro_step_gate(const bs_case *c, const bs_train_options *o, const bs
   uint32_t worlds[4];
   uint64_t wrong = 0;
   bs_train_result mine, theirs;
-  char text[48];
+  char text[64];
   *out_count = 0;
   const uint32_t n = others_of(c, worlds);
   if (bs_repro_of(promising) < BS_REPRO_R3 || n == 0) return BS_OK;
@@ -168,7 +168,7 @@ int32_t bs_repro_step_gate(const bs_case *c, const bs_train_options *o, const bs
   }
   bs_train_result_free(&mine);
   if (rc != BS_OK) return rc;
-  snprintf(text, sizeof text, "W after each of %d steps", STEPS);
+  snprintf(text, sizeof text, "W after each of %d steps%s", STEPS, o->remask > 0 ? " with new masks" : "");
   settle(gate, c, wrong, text, worlds, n);
   *out_count = 1;
   return BS_OK;
