@@ -119,7 +119,7 @@ static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_err
     rc = bs_config_set_text(config, "model.backend", r->backend != NULL ? r->backend : "cpu", err);
   if (rc == BS_OK) rc = set_number(config, "model.threads", r->threads, err);
   if (rc == BS_OK && r->ranks != NULL) {
-    rc = bs_config_set_text(config, "model.method", r->ranks->method, err);
+    if (r->ranks->method != NULL) rc = bs_config_set_text(config, "model.method", r->ranks->method, err);
     if (rc == BS_OK) rc = set_number(config, "model.world_size", r->ranks->n, err);
   }
   if (rc == BS_OK) rc = set_number(config, "model.cache_tokens", (double)r->cache_tokens, err);
