@@ -20,8 +20,8 @@ extern const bsrun_verb verb_run, verb_compare, verb_sweep, verb_model, verb_run
     verb_config, verb_plugins, verb_torture, verb_completion, verb_version, verb_help;
 /* Second words of verb_bench and verb_sim. */
 extern const bsrun_verb bench_matmul, bench_sdpa, sim_explain_verb, sim_fit_verb, sim_probe_verb,
-    sim_run_verb, sim_scale_verb, sim_validate_verb, sim_log_verb, sim_replay_verb, sim_retime_verb,
-    sim_view_verb;
+    sim_run_verb, sim_scale_verb, sim_score_verb, sim_seal_verb, sim_validate_verb, sim_log_verb,
+    sim_replay_verb, sim_retime_verb, sim_view_verb;
 int32_t config_print(const args *a, bs_error *err);   /* of verb_config; also run --print-config */
 int32_t check_selftest(const args *a, bs_error *err); /* of verb_check */
 void help_main(void);

@@ -25,9 +25,19 @@ const bsrun_verb verb_bench = {
     .subverbs = bench_second,
 };
 
-static const bsrun_verb *const sim_second[] = {
-    &sim_explain_verb,  &sim_scale_verb, &sim_probe_verb,  &sim_run_verb,    &sim_fit_verb, &sim_view_verb,
-    &sim_validate_verb, &sim_log_verb,   &sim_replay_verb, &sim_retime_verb, NULL};
+static const bsrun_verb *const sim_second[] = {&sim_explain_verb,
+                                               &sim_scale_verb,
+                                               &sim_probe_verb,
+                                               &sim_run_verb,
+                                               &sim_fit_verb,
+                                               &sim_view_verb,
+                                               &sim_validate_verb,
+                                               &sim_seal_verb,
+                                               &sim_score_verb,
+                                               &sim_log_verb,
+                                               &sim_replay_verb,
+                                               &sim_retime_verb,
+                                               NULL};
 const bsrun_verb verb_sim = {
     .name = "sim",
     .summary = "simulate machines, and fit them to measured times",

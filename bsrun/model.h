@@ -104,8 +104,9 @@ int32_t model_keep(const args *a, const model_asked *asked, const char *phase, i
 void model_print_folder(int format, const char *folder);
 /* The error of a result that differs from the graph as written; 0: it does not. */
 int model_say_written(const json_t *result, bs_error *err);
-/* model_bench.c: the rows of a simulated model, of the words of `model bench`. The caller frees them. */
-int32_t model_bench_simulated(const args *a, json_t **out_rows, bs_error *err);
+/* model_bench.c: the rows that `model bench` prints for these words. Nothing is kept. The caller frees them.
+ */
+int32_t model_bench_rows(const args *a, json_t **out_rows, bs_error *err);
 int32_t model_print_json(const json_t *value, bs_error *err);
 /* "[batch, 128]" of a shape. */
 json_t *model_shape_text(const json_t *shape);

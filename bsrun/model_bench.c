@@ -267,17 +267,29 @@ static int32_t check_simulated(const args *a, model_asked *asked, bs_error *err)
   return read_replicas(a, &asked->ranks, err);
 }
 
-int32_t model_bench_simulated(const args *a, json_t **out_rows, bs_error *err) {
+/* Opens the model that is asked for, and runs it. */
+static int32_t run_asked(const args *a, bs_model_bench *how, model_asked *asked, json_t **out,
+                         bs_error *err) {
+  int32_t rc = args_real(a, "seconds", 0.01, 86400, 2, &how->seconds, err);
+  if (rc == BS_OK) rc = model_asked_read(a, asked, err);
+  asked->request.last_logits = 1; /* what a generator asks for */
+  if (rc == BS_OK) rc = check_simulated(a, asked, err);
+  if (rc == BS_OK) rc = bs_model_open(asked->context, &asked->request, &asked->model, err);
+  how->progress = asked->request.progress;
+  how->user = asked->request.progress_user;
+  if (rc == BS_OK) rc = bs_model_bench_run(asked->context, &asked->request, &asked->model, how, out, err);
+  model_progress_end(asked);
+  return rc;
+}
+
+int32_t model_bench_rows(const args *a, json_t **out_rows, bs_error *err) {
   model_asked asked = {0};
-  const bs_model_bench how = {.seconds = 0};
+  bs_load before;
+  bs_model_bench how = {.allow_fallback = (uint32_t)args_has(a, "force"), .before = &before};
   json_t *result = NULL;
   *out_rows = NULL;
-  int32_t rc = model_asked_read(a, &asked, err);
-  asked.request.last_logits = 1;
-  if (rc == BS_OK) rc = check_simulated(a, &asked, err);
-  if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
-  if (rc == BS_OK) rc = bs_model_bench_run(asked.context, &asked.request, &asked.model, &how, &result, err);
-  model_progress_end(&asked);
+  bs_load_now(&before);
+  const int32_t rc = run_asked(a, &how, &asked, &result, err);
   if (rc == BS_OK) *out_rows = json_incref(json_object_get(result, "rows"));
   json_decref(result);
   model_asked_free(&asked);
@@ -286,8 +298,7 @@ int32_t model_bench_simulated(const args *a, json_t **out_rows, bs_error *err) {
 
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
-  bs_model_bench how = {.seconds = 2,
-                        .allow_fallback = (uint32_t)args_has(a, "force"),
+  bs_model_bench how = {.allow_fallback = (uint32_t)args_has(a, "force"),
                         .profile = (uint32_t)args_has(a, "nodes")};
   peer_words peer = {.how = {NULL, NULL, NULL}};
   json_t *result = NULL;
@@ -299,17 +310,9 @@ static int32_t bench(const args *a, bs_error *err) {
   bsrun_interruptible(args_has(a, "hardware") ? "nothing is kept"
                                               : "nothing is kept; --seconds S takes less time");
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = args_real(a, "seconds", 0.01, 86400, how.seconds, &how.seconds, err);
   if (rc == BS_OK) rc = read_peer(a, &peer, &how, err);
   if (rc == BS_OK && how.profile) rc = model_ranks_threads_only(a, err);
-  if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
-  asked.request.last_logits = 1; /* what a generator asks for */
-  if (rc == BS_OK) rc = check_simulated(a, &asked, err);
-  if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
-  how.progress = asked.request.progress;
-  how.user = asked.request.progress_user;
-  if (rc == BS_OK) rc = bs_model_bench_run(asked.context, &asked.request, &asked.model, &how, &result, err);
-  model_progress_end(&asked);
+  if (rc == BS_OK) rc = run_asked(a, &how, &asked, &result, err);
   if (rc == BS_OK) {
     tell_of(a, result);
     const int32_t kept =

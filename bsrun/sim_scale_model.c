@@ -78,7 +78,7 @@ int32_t sim_scale_model_point(const args *a, const char *method, uint32_t ranks,
   int32_t rc = words_of(a, method, number, &words, err);
   words.words = &path;
   words.n_words = 1;
-  if (rc == BS_OK) rc = model_bench_simulated(&words, &rows, err);
+  if (rc == BS_OK) rc = model_bench_rows(&words, &rows, err);
   free(words.given);
   if (rc == BS_OK) json_array_foreach(rows, i, row) add_row(io_rows, row);
   json_decref(rows);
