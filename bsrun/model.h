@@ -46,13 +46,13 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
   }
 
 /* A model over many ranks (model_ranks.c). */
-#define MODEL_OPTIONS_RANKS                                                           \
-  {OPT_METHOD, "split products over ranks by this method; default: one rank", 0},     \
-      {OPT_WORLD_SIZE, "with --method; default: the method's usual number, or 2", 0}, \
-      {OPT_COMM, "with --method; default: as --launch needs it", 0},                  \
-      {OPT_LAUNCH, "with --method; default: threads", 0},                             \
-      {OPT_TIMEOUT, "of every wait between ranks; default: 60", 0}, {                 \
-    OPT_MASK, "with --method; default: the method's", 0                               \
+#define MODEL_OPTIONS_RANKS                                                             \
+  {OPT_METHOD, "split products over ranks: M, or F+S for pairs; default: one rank", 0}, \
+      {OPT_WORLD_SIZE, "with --method; default: the method's usual number, or 2", 0},   \
+      {OPT_COMM, "with --method; default: as --launch needs it", 0},                    \
+      {OPT_LAUNCH, "with --method; default: threads", 0},                               \
+      {OPT_TIMEOUT, "of every wait between ranks; default: 60", 0}, {                   \
+    OPT_MASK, "with --method; default: the method's", 0                                 \
   }
 
 /* A model that is open, with what was asked. */

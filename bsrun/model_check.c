@@ -454,7 +454,9 @@ const bsrun_verb model_check = {
         "inputs;"
         "\nthen it runs the cells that this machine has, and compares their outputs. Exit 4: a file or an "
         "input "
-        "is\nanother; 5: no cell can run; 6: outputs are others.\n"
+        "is\nanother; 5: no cell can run; 6: outputs are others. repro=ranks, with --method F+S, adds cells "
+        "on\n"
+        "2, 4 and 8 ranks.\n"
         "--against compares a quantised ONNX model with the float one on the same inputs. The prediction "
         "runs the\n"
         "float model with noise of the size of the rounding. Exit 6: the error is more than 1.2 times the\n"
@@ -468,6 +470,7 @@ const bsrun_verb model_check = {
         "  bsrun model check builtin:lm:2x64\n"
         "  bsrun model check small.onnx --against model.onnx\n"
         "  bsrun model check models/gpt2 --with repro=tokens -o json > gpt2.bits.json\n"
+        "  bsrun model check models/gpt2 --with repro=ranks --method column_parallel+row_parallel\n"
         "  bsrun model check models/gpt2 --against gpt2.bits.json\n",
     .options = model_check_options,
     .run = check_here,

@@ -8,7 +8,7 @@
 typedef struct bs_order_run {
   int64_t at, from, count;
 } bs_order_run;
-/* Runs one behind the other: the first has at 0, and they cover `total` positions. Zero-initialise. One that
+/* Runs one after another: the first has at 0, and they cover `total` positions. Zero-initialise. One that
  * is not changed may be read by several threads. */
 typedef struct bs_order {
   bs_order_run *runs;
@@ -16,7 +16,7 @@ typedef struct bs_order {
   int64_t total;
 } bs_order;
 
-/* Puts a run behind the others; one that goes on where the last one ended makes that longer. BS_NO_MEMORY. */
+/* Appends a run; one that continues the last run makes that one longer. BS_NO_MEMORY. */
 BS_API int32_t bs_order_add(bs_order *io_order, int64_t from, int64_t count, bs_error *err);
 /* Each of `total` rows comes once: BS_INTERNAL names the first that does not. */
 BS_API int32_t bs_order_check(const bs_order *order, int64_t total, bs_error *err);

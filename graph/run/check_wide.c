@@ -37,7 +37,7 @@ static int32_t read_constant(widening *c, uint32_t value, void **out_data) {
   *out_data = malloc((size_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype) + 1u);
   if (*out_data == NULL)
     return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  gfold_enter(&c->s->graph->fold); /* a computed weight has no bytes behind the pack */
+  gfold_enter(&c->s->graph->fold); /* a computed weight may exist in packed form alone */
   const int32_t rc = graph_read_const(c->s->bound->g, value, *out_data, c->err);
   gfold_leave(&c->s->graph->fold);
   return rc;

@@ -182,7 +182,7 @@ void gecho_close(gecho *e) {
   free(e);
 }
 
-/* What the method finds is the lead's to keep. */
+/* Asks the method as the lead did; the lead keeps the answer. */
 static int32_t ask_columns(const gecho *e, const gmethod *of, const bs_layer_spec *asked, bs_error *err) {
   gmethod mine = *of;
   const bs_layer_spec spec = *asked;

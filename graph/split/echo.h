@@ -13,7 +13,7 @@
 #include "graph/run/session.h"
 #include "graph/split/method.h"
 
-/* What the lead tells: the newest one. Pointers are the lead's, and live until glead_done. Alike layers of
+/* The lead's newest message. Its pointers are the lead's, and live until glead_done. Alike layers of
  * other weights take the same time: a rank has one layer of each kind, and an echo one plan. */
 typedef struct glead {
   bs_rank *rank; /* the lead's */
@@ -36,7 +36,7 @@ int32_t glead_layer(const gcore *core, const glayer *layer, const bs_source *wei
 /* An earlier layer that serves this one as well, where ranks have no values and follow each other; else NULL.
  */
 const glayer *glead_like(const gcore *core, const glayer *layer);
-/* It has done so, with rc, which is returned; or an error of its own. */
+/* The lead has done what it told, with rc. Returns rc, or an echo's error. */
 int32_t glead_done(glead *tell, int32_t rc, bs_error *err);
 /* The lead has bound its session, or failed. Echoes then have plans for what is bound. */
 int32_t glead_end(glead *tell, const bs_session *session, bs_error *err);

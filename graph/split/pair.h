@@ -6,8 +6,8 @@
  * split: rank r of P has its part of each. F's rows and S's columns are then those of the rank, S's sums are
  * partial, and a method's layer adds them up. Every other value is whole on every rank.
  *
- * How a split root lies: its elements are rows of `period` elements. A row consists of parts, one behind the
- * other; a part is `units` units of `width` elements, which are never cut. Rank r keeps units
+ * How a split root lies: its elements are rows of `period` elements. A row consists of parts, one after
+ * another; a part is `units` units of `width` elements, which are never cut. Rank r keeps units
  * [r units/P, (r+1) units/P) of each part, in this order, without gaps: its row has period/P elements.
  *
  *   gsplit_find       regions and roles: independent of P
@@ -104,7 +104,7 @@ typedef struct gsplit {
   uint32_t ranks;             /* of the last gsplit_for; 0: none */
 } gsplit;
 
-/* Regions and roles of a graph behind its passes. What has none is no error: every product is alone then.
+/* Regions and roles of a graph after its passes. What has none is no error: every product is alone then.
  * BS_NO_MEMORY. */
 int32_t gsplit_find(const graph *g, gsplit **out_split, bs_error *err);
 void gsplit_free(gsplit *split);
