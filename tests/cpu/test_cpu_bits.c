@@ -193,8 +193,38 @@ START_TEST(pairs_are_added_upwards) {
 }
 END_TEST
 
+/* Without a number of bits the core passes over an implementation under repro=tokens and repro=ranks, and ref
+ * serves: right, and slow. */
+START_TEST(ops_of_a_promise_have_a_number) {
+  static const char *const ops[][2] = {{"matmul", "packed"},    {"matmul_dx", "packed"},
+                                       {"matmul_dw", "packed"}, {"matmul_update", "packed"},
+                                       {"tree_sum", "cpu"},     {"activate", "cpu"}};
+  static ch c;
+  kit_actor a;
+  kit_data d;
+  for (size_t t = 0; t < TEST_COUNT(types); t++) {
+    kit_shape s = {.x = types[t], .w = types[t], .y = BS_F32, .B = 8, .N = 20, .K = 30, .seed = 3};
+    bs_op_answer answer = {.struct_size = sizeof answer};
+    s.flags = BS_QUERY_DETERMINISTIC | BS_QUERY_TOKENWISE | BS_QUERY_BITS;
+    if (strcmp(ops[_i][0], "matmul_dx") == 0) s.x = BS_F32, s.y = types[t];
+    if (strcmp(ops[_i][0], "matmul_dw") == 0) s.w = BS_F32, s.y = types[t];
+    if (strcmp(ops[_i][0], "matmul_update") == 0) s.y = types[t];
+    ch_open(&c, "auto", "off");
+    ch_actor(&c, &a, ops[_i][0], ops[_i][1], 1);
+    kit_data_make(&d, ops[_i][0], &s);
+    ck_assert_int_eq(a.impl->supports(a.state, &d.query, &answer), BS_OK);
+    ck_assert_msg(answer.level != BS_LEVEL_NO && answer.bits == 1, "%s of %s: level %u, bits %u, %s",
+                  ops[_i][0], bs_dtype_name(types[t]), answer.level, answer.bits, answer.text);
+    kit_data_free(&a, &d);
+    kit_actor_close(&a);
+    ch_close(&c);
+  }
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{teams, TEST_COUNT(products) * TEST_COUNT(sets)},
+  const test_case tests[] = {{ops_of_a_promise_have_a_number, 6},
+                             {teams, TEST_COUNT(products) * TEST_COUNT(sets)},
                              {avx2_and_avx512, TEST_COUNT(products)},
                              {tokens, 4 * TEST_COUNT(sets)},
                              {streamed_weights, TEST_COUNT(sets)},

@@ -65,6 +65,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
     cpu_answer_yes(answer, 700, BS_TOL_ACC_F32, from == BS_F64 ? "libm" : state->kernels.name, "");
   else
     cpu_answer_no(answer, BS_REASON_DTYPE, "f32, bf16 and f16 in any pair, or f64 twice");
+  answer->bits = from != BS_F64 || query->activation == BS_ACT_NONE; /* f64 takes functions of libm */
   return BS_OK;
 }
 
