@@ -85,6 +85,9 @@ int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, mo
 /* A process that was started as a rank of the model becomes one: above rank 0 it prints nothing from here on.
  * Comes first of all, so that one error is one line. */
 void model_ranks_join(const args *a, model_asked *io_asked);
+/* How the others were launched that this process has joined as a rank of the model: "processes" or "mpi".
+ * NULL: all ranks are threads. */
+const char *model_ranks_joined(const args *a);
 /* For verbs that open several sessions. BS_UNSUPPORTED: the ranks are to be processes. */
 int32_t model_ranks_threads_only(const args *a, bs_error *err);
 /* Opens the context; with --hardware the simulated machine's, whose names are in asked->ranks then

@@ -257,6 +257,7 @@ static int32_t check_against(const args *a, bs_error *err) {
 
 static const bs_field repro_fields[] = {{"table", "table", 0, 0},
                                         {"ranks", "ranks", BS_FIELD_RIGHT, 0},
+                                        {"launch", "launch", 0, 0},
                                         {"threads", "threads", BS_FIELD_RIGHT, 0},
                                         {"run", "run", 0, 0},
                                         {"compared", "numbers", BS_FIELD_RIGHT, 0},
@@ -265,6 +266,7 @@ static const bs_field repro_fields[] = {{"table", "table", 0, 0},
                                         {"equal", "equal", 0, 0}};
 static const bs_field certificate_fields[] = {{"table", "table", 0, 0},
                                               {"ranks", "ranks", BS_FIELD_RIGHT, 0},
+                                              {"launch", "launch", 0, 0},
                                               {"threads", "threads", BS_FIELD_RIGHT, 0},
                                               {"run", "run", 0, 0},
                                               {"rows", "rows", BS_FIELD_RIGHT, 0},
@@ -341,11 +343,15 @@ static int32_t check_repro(const args *a, bs_error *err) {
   bsrun_interruptible("nothing is kept");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
-  if (rc == BS_OK && asked.request.tokenwise == BS_BITS_RANKS && args_has(a, "world-size"))
+  const char *launch = model_ranks_joined(a);
+  if (rc == BS_OK && asked.request.tokenwise == BS_BITS_RANKS && args_has(a, "world-size") && launch == NULL)
     rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
                       "-P has no effect beside --with repro=ranks: the grid has 1, 2, 4 and 8 ranks");
-  const bs_repro_asked how = {
-      .open = open_table, .user = (void *)(uintptr_t)a, .bits = asked.request.tokenwise};
+  const bs_repro_asked how = {.open = open_table,
+                              .user = (void *)(uintptr_t)a,
+                              .bits = asked.request.tokenwise,
+                              .joined = launch != NULL ? asked.context : NULL,
+                              .launch = launch};
   if (rc == BS_OK) rc = bs_model_repro(&asked.request, &how, &result, err);
   model_progress_end(&asked);
   if (rc == BS_OK) rc = print_repro(format, NULL, result, err);
@@ -427,7 +433,9 @@ static int32_t check_any(const args *a, bs_error *err) {
 }
 
 static int32_t check_here(const args *a, bs_error *err) {
-  const int several = args_has(a, "against") || (args_has(a, "repro") && !args_has(a, "nodes"));
+  const char *word = args_value(a, "repro");
+  const int several =
+      args_has(a, "against") || (word != NULL && strcmp(word, "ranks") != 0 && !args_has(a, "nodes"));
   const int32_t rc = several ? model_ranks_threads_only(a, err) : BS_OK;
   return rc == BS_OK ? check_any(a, err) : rc;
 }

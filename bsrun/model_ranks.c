@@ -44,6 +44,10 @@ static int joins(const args *a) {
   return value_of(a, "method") != NULL && found != NULL && strcmp(how_of(a), found) == 0;
 }
 
+const char *model_ranks_joined(const args *a) {
+  return joins(a) ? how_of(a) : NULL;
+}
+
 void model_ranks_join(const args *a, model_asked *io) {
   if (!joins(a)) return;
   bsrun_rank_begin();

@@ -187,6 +187,9 @@ static int32_t check_cells(const json_t *root, int over, bs_error *err) {
       return bad("cells", (long long)i, "equal", "true, while failed is 0", err);
     if (over != (ranks != NULL))
       return bad("cells", (long long)i, "ranks", over ? "1 to 1024" : "absent, as asked.method is", err);
+    const json_t *launch = json_object_get(cell, "launch");
+    if (launch != NULL && !json_is_string(launch))
+      return bad("cells", (long long)i, "launch", "a text, or absent", err);
     rc = check_threads(ranks, json_integer_value(json_object_get(cell, "threads")), i, err);
     if (rc != BS_OK) return rc;
     if (strlen(table) > 31 || table[strspn(table, "abcdefghijklmnopqrstuvwxyz0123456789_")] != '\0')

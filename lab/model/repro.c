@@ -198,6 +198,7 @@ static int32_t start(repro *r, bs_context *context, bs_model_request *request, b
   if (rc == BS_OK && r->symbol != NULL && size_of(m, r->symbol) < 0)
     rc = bs_model_set_dim(m, r->symbol, size, err);
   if (rc == BS_OK) rc = bs_model_start(context, request, m, err);
+  if (rc == BS_OK) rc = bs_model_follow(m, m->session, err);
   r->rows = rc == BS_OK && r->symbol != NULL ? (uint64_t)size_of(m, r->symbol) : 1;
   if (rc == BS_OK && r->symbol != NULL && !r->cached) {
     rc = follows(r, (int64_t)r->rows, &does, err);
@@ -244,12 +245,14 @@ static int32_t run_session(repro *r, uint32_t tokenwise, const int *which, size_
     ranks = *request.ranks;
     ranks.n = r->ranks;
     ranks.threads = r->threads;
+    if (!r->joined && r->asked->joined != NULL) ranks.comm = NULL;
     request.ranks = &ranks;
   }
   request.tokenwise = tokenwise;
   request.note = r->has_inputs ? NULL : request.note;
   memset(&r->model, 0, sizeof r->model);
-  int32_t rc = r->asked->open(r->asked->user, r->table, &context, err);
+  int32_t rc = r->joined ? BS_OK : r->asked->open(r->asked->user, r->table, &context, err);
+  if (r->joined) context = r->asked->joined;
   if (rc == BS_OK) rc = start(r, context, &request, err);
   const uint32_t n_inputs = rc == BS_OK && r->beside == 0 ? bs_graph_port_count(r->model.graph, 1) : 0;
   bs_tensor *inputs = calloc(n_inputs + 1u, sizeof *inputs);
@@ -263,7 +266,7 @@ static int32_t run_session(repro *r, uint32_t tokenwise, const int *which, size_
     rc = bs_certificate_add_machine(context, r->result, err);
   free(inputs);
   bs_model_close(&r->model);
-  bs_context_close(context);
+  if (!r->joined) bs_context_close(context);
   return rc;
 }
 
@@ -323,6 +326,18 @@ static int32_t run_ranks(repro *r, bs_error *err) {
   return rc;
 }
 
+/* On ranks that are processes. They wait for each other, so this is the first session. */
+static int32_t run_joined(repro *r, bs_error *err) {
+  if (r->asked->joined == NULL) return BS_OK;
+  r->joined = 1;
+  r->ranks = r->request->ranks->n;
+  r->threads = 1;
+  const int32_t rc =
+      run_session(r, r->asked->bits, of_tables, sizeof of_tables / sizeof of_tables[0], r->cells, err);
+  r->joined = 0;
+  return rc;
+}
+
 /* Without the promise: another cut, and for ranks another number of them. It should differ. */
 static int32_t run_control(repro *r, bs_error *err) {
   static const int control[] = {0, ONE_AT_A_TIME};
@@ -337,7 +352,7 @@ static int32_t run_control(repro *r, bs_error *err) {
 
 static int32_t run_all(repro *r, bs_error *err) {
   static const int all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  int32_t rc = BS_OK;
+  int32_t rc = run_joined(r, err);
   if (r->request->ranks != NULL) r->ranks = r->asked->bits < BS_BITS_RANKS ? r->request->ranks->n : 1;
   for (size_t i = 0; rc == BS_OK && i < sizeof threads / sizeof threads[0]; i++) {
     r->threads = threads[i];
@@ -412,6 +427,7 @@ static int share_session(const json_t *a, const json_t *b) {
   const int of[2] = {cut_of(a), cut_of(b)};
   return of[0] >= 0 && of[1] >= 0 && cuts[of[0]].beside == cuts[of[1]].beside &&
          json_equal(json_object_get(a, "table"), json_object_get(b, "table")) &&
+         json_object_get(a, "launch") == NULL && json_object_get(b, "launch") == NULL &&
          json_integer_value(json_object_get(a, "ranks")) == json_integer_value(json_object_get(b, "ranks")) &&
          json_equal(json_object_get(a, "threads"), json_object_get(b, "threads"));
 }
@@ -430,6 +446,8 @@ static int32_t run_cell(repro *r, const json_t *cells, size_t at, bs_error *why,
   size_t n = 0;
   char what[100];
   bs_error now = BS_ERROR_INIT;
+  if (json_object_get(cell, "launch") != NULL)
+    return skip(r, "ranks that are processes: --with repro=ranks --launch processes makes such cells", err);
   if (cut_of(cell) < 0) {
     snprintf(what, sizeof what, "run '%.60s': this version has no such run", text_of(cell, "run"));
     return skip(r, what, err);

@@ -10,6 +10,11 @@ typedef struct bs_repro_asked {
   int32_t (*open)(void *user, const char *isa, bs_context **out_context, bs_error *err);
   void *user;
   uint32_t bits; /* enum bs_session_bits of the cells; RUNS shows what differs without a promise */
+  /* The context in which this process has joined others as a rank, and how they were launched ("processes",
+   * "mpi"): cells on these ranks come first. A process above rank 0 follows there, and has then done its part
+   * (bs_model_done). NULL: all ranks are threads. */
+  bs_context *joined;
+  const char *launch;
 } bs_repro_asked;
 
 /* Runs the model of `request` once, and then again in every cell of a grid. Cells differ in threads and in
@@ -18,8 +23,9 @@ typedef struct bs_repro_asked {
  * compared with the first run's, bit by bit; every NaN is equal. The control runs without the promise and
  * should differ. *out: {blockshock_bits, word, definition, model, asked, files, made_constants, inputs,
  * output: {numbers, sha256, rows: [8 digits of each]}, cells: [{table, threads, run, compared, differ, first,
- * equal}], control: {the same}, not_compared: [text], failed, build, machine} (certificate.h). A cell that
- * differs is no error. BS_UNSUPPORTED: the session cannot be opened so, or the model has no numbers. */
+ * equal, and over ranks: ranks, launch}], control: {the same}, not_compared: [text], failed, build, machine}
+ * (certificate.h). A cell that differs is no error. BS_UNSUPPORTED: the session cannot be opened so, or the
+ * model has no numbers. */
 int32_t bs_model_repro(const bs_model_request *request, const bs_repro_asked *asked, json_t **out,
                        bs_error *err);
 

@@ -26,6 +26,7 @@ typedef struct repro {
   const char *table;         /* of the session that is open; NULL: the plugin's own */
   uint32_t threads, beside;  /* of that session */
   uint32_t ranks;            /* likewise; 0: it runs on no world */
+  int joined;                /* likewise: its ranks are those of asked->joined */
   bs_model model;            /* that is open */
   const char *symbol;        /* of the tokens, or of the batch; NULL: the outputs are one row */
   int cached;

@@ -114,6 +114,7 @@ static json_t *cell_of(const repro *r, const repro_cut *cut, const char *counts,
                            cut->name, counts, (json_int_t)compared, "differ", (json_int_t)differ, "first",
                            first < 0 ? json_null() : json_integer(first), "equal", first < 0);
   if (r->ranks > 0) json_object_set_new(cell, "ranks", json_integer(r->ranks));
+  if (r->joined) json_object_set_new(cell, "launch", json_string(r->asked->launch));
   return cell;
 }
 
