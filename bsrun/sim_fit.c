@@ -18,7 +18,9 @@ static const args_option options[] = {
     {OPT_WITH, "of the file", 0},
     {OPT_WITH_NAME, NULL, 0},
     {OPT_WITH_FLOPS, NULL, 0},
+    {OPT_WITH_FLOPS_F32, NULL, 0},
     {OPT_WITH_MEM_BPS, NULL, 0},
+    {OPT_WITH_MEM_SHARED_BPS, NULL, 0},
     {OPT_WITH_LAUNCH, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
@@ -67,12 +69,22 @@ static int32_t refuse_simulated(const json_t *rows, bs_error *err) {
   return BS_OK;
 }
 
+/* Words of --with and the parameters of the plugin sim that they give. always: written as 0 too. */
+static const struct {
+  const char *word, *key;
+  int always;
+} rates[] = {{"flops", "flops", 1},
+             {"flops-f32", "flops_f32", 0},
+             {"mem-Bps", "mem_Bps", 1},
+             {"mem-shared-Bps", "mem_shared_Bps", 0},
+             {"launch", "launch_s", 1}};
+enum { RATES = sizeof rates / sizeof rates[0] };
+
 static int32_t write_file(const args *a, const bs_fit_link *link, const char *rows, bs_error *err) {
   const char *path = args_value(a, "to"), *name = args_value(a, "name");
-  double flops = 0, mem = 0, launch = 0;
-  int32_t rc = read_rate(a, "flops", &flops, err);
-  if (rc == BS_OK) rc = read_rate(a, "mem-Bps", &mem, err);
-  if (rc == BS_OK) rc = read_rate(a, "launch", &launch, err);
+  double given[RATES];
+  int32_t rc = BS_OK;
+  for (int i = 0; rc == BS_OK && i < RATES; i++) rc = read_rate(a, rates[i].word, &given[i], err);
   if (name == NULL) name = "fitted";
   if (rc == BS_OK &&
       (name[0] == '\0' || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0'))
@@ -88,9 +100,9 @@ static int32_t write_file(const args *a, const bs_fit_link *link, const char *ro
       "bytes).\n\nhardware:\n  name: %s\n  backend: sim\n  comm: sim\n\nplugins:\n  sim:\n",
       rows, link->least_bytes, link->most_bytes, link->ranks, link->held_out.cells, 100 * link->held_out.mape,
       100 * link->held_out.bias, 100 * link->held_out.worst, link->held_out.worst_bytes, name);
-  bs_text_printf(
-      &text, "    flops: %.9g\n    mem_Bps: %.9g\n    launch_s: %.9g\n    alpha_s: %.9g\n    bw_Bps: %.9g\n",
-      flops, mem, launch, link->alpha_s, link->bytes_per_s);
+  for (int i = 0; i < RATES; i++)
+    if (rates[i].always || given[i] > 0) bs_text_printf(&text, "    %s: %.9g\n", rates[i].key, given[i]);
+  bs_text_printf(&text, "    alpha_s: %.9g\n    bw_Bps: %.9g\n", link->alpha_s, link->bytes_per_s);
   bs_text_printf(
       &text,
       "    label: calibrated\n    domain_least_B: %.0f\n    domain_most_B: %.0f\n    domain_ranks: %u\n",

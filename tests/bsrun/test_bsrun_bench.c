@@ -108,7 +108,7 @@ static void write_exact(const char *file) {
 START_TEST(an_exact_machine_is_found_and_written) {
   write_exact("exact.jsonl");
   ran r = bsrun(dir, "sim", "fit", "exact.jsonl", "--to", "m.yaml", "--with", "name=exact-4", "--with",
-                "flops=1e9", "-o", "json", NULL);
+                "flops=1e9,flops-f32=5e8,mem-shared-Bps=3e9", "-o", "json", NULL);
   must_be(&r, 0);
   json_t *all = json_loads(r.out, 0, NULL);
   const json_t *fits = json_object_get(all, "fits"), *regret = json_object_get(all, "regret");
@@ -120,9 +120,11 @@ START_TEST(an_exact_machine_is_found_and_written) {
   json_decref(all);
   ran_free(&r);
   char *text = read_text(dir, "m.yaml");
-  static const char *const lines[] = {"name: exact-4\n",  "alpha_s: 2e-06\n",    "bw_Bps: 1e+10\n",
-                                      "flops: 1e+09\n",   "label: calibrated\n", "domain_most_B: 2097152\n",
-                                      "domain_ranks: 4\n"};
+  static const char *const lines[] = {"name: exact-4\n",         "alpha_s: 2e-06\n",
+                                      "bw_Bps: 1e+10\n",         "flops: 1e+09\n",
+                                      "label: calibrated\n",     "domain_most_B: 2097152\n",
+                                      "domain_ranks: 4\n",       "flops_f32: 500000000\n",
+                                      "mem_shared_Bps: 3e+09\n", "mem_Bps: 0\n"};
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
     ck_assert_msg(strstr(text, lines[i]) != NULL, "no %s in %s", lines[i], text);
   free(text);
