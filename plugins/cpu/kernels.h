@@ -39,6 +39,12 @@ typedef struct cpu_tile {
   const void *ahead;   /* their address: weights of the next panels */
 } cpu_tile;
 
+/* The magnitudes of bf16 numbers, in 32 lanes, as words without the sign: the least but zero, less 1; the
+ * largest. Both begin as those of no number: 0xffff and 0. */
+typedef struct cpu_bf16_range {
+  uint16_t least[32], most[32];
+} cpu_bf16_range;
+
 /* ---- bf16 by tiles (isa/amx_product.h) --------------------------------------------------------- */
 
 #define CPU_AMX_COLUMNS 32 /* of a step */
@@ -333,6 +339,12 @@ typedef struct cpu_kernels {
   /* bf16 x and w by the processor's own instruction, two columns a step, sums in fp32. NULL: not
    * available. */
   cpu_tile_fn dot;
+  /* The same instruction with the second of each pair of x first (bf16_swap): one chain an output, upwards in
+   * k. Its bits are those of `tile` where no product and no sum is subnormal or beyond the largest number. */
+  cpu_tile_fn dot_up;
+  /* Copies n bf16, the second of each pair first, for a last odd one a zero; extends *io. to NULL: extends
+   * *io alone. */
+  void (*bf16_swap)(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io);
   const cpu_amx *amx; /* bf16 by tiles; NULL: not available */
   /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
   void (*widen[3])(float *dst, const void *panel, int64_t k);
@@ -454,6 +466,8 @@ extern const cpu_quant_fns cpu_quant_avx512;
 extern const cpu_quant_fns cpu_quant_avx512_vnni;
 void cpu_avx512_vnni_pairs(const cpu_pairs *tile);
 void cpu_avx512_bf16_dot(const cpu_tile *tile);
+void cpu_avx512_bf16_dot_up(const cpu_tile *tile);
+void cpu_avx512_bf16_swap(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io);
 #define CPU_DOT24_TOKENS 16
 void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);
 float cpu_avx512_bf16_attend(const float *s, void *p, int64_t n, float by, float *most, float *totals);

@@ -3,6 +3,8 @@
  * test_cpu_bits.c - the bits of products: they depend neither on the team nor on the other tokens, and are
  * the same on avx2 and avx512, for a weight that is streamed, and for the processor's products of pairs. That
  * they are right is the kit's matter (test_cpu_values.c). */
+#include <math.h>
+
 #include "cpu_host.h"
 #include "tests/run_tests.h"
 
@@ -193,6 +195,71 @@ START_TEST(pairs_are_added_upwards) {
 }
 END_TEST
 
+/* The exponents of bf16 values of a kind, from `first` on: of usual sizes, wide, with products that are
+ * subnormal, near that, subnormal themselves, near overflow. */
+static const struct {
+  int first, count;
+} exponents[] = {{107, 20}, {90, 60}, {20, 60}, {64, 14}, {0, 3}, {180, 20}};
+enum { USUAL = 0, KINDS = TEST_COUNT(exponents), ROW = KINDS, BLOCK, ZEROS, CASES };
+
+static double value_of(int kind, uint64_t *seed) {
+  *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  const uint32_t r = (uint32_t)(*seed >> 33);
+  const uint32_t exponent = (uint32_t)exponents[kind].first + r / 1024 % (uint32_t)exponents[kind].count;
+  const uint32_t bits = (r & 0x7fu) << 16 | (r & 0x80u) << 24 | exponent << 23;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return (double)f;
+}
+
+/* ROW: one row of X has products that are subnormal, BLOCK: one block of columns of it; ZEROS: of both signs.
+ */
+static void fill_with(kit_tensor *m, int64_t rows, int64_t cols, int which, uint64_t seed) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t k = 0; k < cols; k++) {
+      const int small = (which == ROW && r == 2) || (which == BLOCK && k >= 256 && k < 300);
+      const double v = value_of(which < KINDS ? which : small ? 2 : USUAL, &seed);
+      kit_set(m, r, k, which == ZEROS && (r + k) % 3 > 0 ? copysign(0.0, v) : v);
+    }
+}
+
+/* The product of bf16 by one definition of its bits, on a set of instructions. */
+static unsigned char *defined_on(const char *set, int64_t rows, int64_t columns, int kind,
+                                 size_t *out_bytes) {
+  static ch c;
+  kit_actor a;
+  kit_data d;
+  kit_shape s = {
+      .x = BS_BF16, .w = BS_BF16, .y = BS_F32, .B = rows, .N = 70, .K = columns, .plain = 1, .seed = 7};
+  s.flags = BS_QUERY_DETERMINISTIC | BS_QUERY_TOKENWISE | BS_QUERY_BITS;
+  ch_open(&c, set, "off");
+  ch_actor(&c, &a, "matmul", "packed", 2);
+  kit_data_make(&d, "matmul", &s);
+  fill_with(&d.a[0], rows, columns, kind, 5);
+  fill_with(&d.w, s.N, columns, kind < ROW ? kind : USUAL, 6);
+  ch_run(&a, &d);
+  unsigned char *bits = kit_data_bits(&d, out_bytes);
+  kit_data_free(&a, &d);
+  kit_actor_close(&a);
+  ch_close(&c);
+  return bits;
+}
+
+/* Products of pairs serve a definition of bits where no sum can be subnormal, and single ones elsewhere. */
+START_TEST(pairs_keep_the_definition) {
+  static const int64_t rows[] = {1, 3, 13, 100}, columns[] = {1, 290, 513};
+  if (!ch_has_isa("avx512_bf16")) return;
+  for (size_t t = 0; t < TEST_COUNT(rows); t++)
+    for (size_t k = 0; k < TEST_COUNT(columns); k++) {
+      size_t bytes = 0;
+      unsigned char *want = defined_on("avx512", rows[t], columns[k], _i, &bytes);
+      must_agree(want, defined_on("avx512_bf16", rows[t], columns[k], _i, &bytes), bytes, "matmul", BS_BF16,
+                 "pairs, tokens", rows[t]);
+      free(want);
+    }
+}
+END_TEST
+
 /* Without a number of bits the core passes over an implementation under repro=tokens and repro=ranks, and ref
  * serves: right, and slow. */
 START_TEST(ops_of_a_promise_have_a_number) {
@@ -223,12 +290,10 @@ START_TEST(ops_of_a_promise_have_a_number) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{ops_of_a_promise_have_a_number, 6},
-                             {teams, TEST_COUNT(products) * TEST_COUNT(sets)},
-                             {avx2_and_avx512, TEST_COUNT(products)},
-                             {tokens, 4 * TEST_COUNT(sets)},
-                             {streamed_weights, TEST_COUNT(sets)},
-                             {pairs_are_added_upwards},
-                             {0}};
+  const test_case tests[] = {
+      {ops_of_a_promise_have_a_number, 6},     {teams, TEST_COUNT(products) * TEST_COUNT(sets)},
+      {avx2_and_avx512, TEST_COUNT(products)}, {tokens, 4 * TEST_COUNT(sets)},
+      {streamed_weights, TEST_COUNT(sets)},    {pairs_are_added_upwards},
+      {pairs_keep_the_definition, CASES},      {0}};
   return run_tests("cpu_bits", tests, (test_setup){.timeout = 60});
 }

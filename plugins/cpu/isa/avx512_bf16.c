@@ -12,11 +12,15 @@
 #include "tile_pieces.h"
 #include "transpose.h"
 
-INLINE void dot_step(const int tokens, const int panels, const cpu_tile *t, int64_t pair, vec *sums) {
+/* up: the first column of a pair is added first, as in every other table. The instruction adds the upper half
+ * first, so both halves are exchanged: of W here, of X before. */
+INLINE void dot_step(const int up, const int tokens, const int panels, const cpu_tile *t, int64_t pair,
+                     vec *sums) {
   const uint16_t *x = (const uint16_t *)t->x + 2 * pair;
   __m512i w[TILE_SUMS];
   UNROLL for (int p = 0; p < panels; p++) w[p] =
       _mm512_loadu_si512((const char *)t->w + p * t->w_step + pair * 4 * CPU_PANEL);
+  if (up) UNROLL for (int p = 0; p < panels; p++) w[p] = _mm512_rol_epi32(w[p], 16);
   UNROLL for (int i = 0; i < tokens; i++) {
     int32_t both;
     memcpy(&both, x + i * CPU_X_LD, sizeof both);
@@ -26,68 +30,92 @@ INLINE void dot_step(const int tokens, const int panels, const cpu_tile *t, int6
   }
 }
 
-INLINE void dot_product(const int tokens, const int panels, const cpu_tile *t) {
+INLINE void dot_product(const int up, const int tokens, const int panels, const cpu_tile *t) {
   const int64_t pairs = (t->k + 1) / 2;
   vec sums[TILE_SUMS];
   int64_t i = 0;
   UNROLL for (int s = 0; s < tokens * panels; s++) sums[s] = vec_set1(0.0f);
   for (; i + 2 <= pairs; i += 2) {
     tile_ahead(t, 2 * i);
-    dot_step(tokens, panels, t, i, sums);
-    dot_step(tokens, panels, t, i + 1, sums);
+    dot_step(up, tokens, panels, t, i, sums);
+    dot_step(up, tokens, panels, t, i + 1, sums);
   }
-  if (i < pairs) dot_step(tokens, panels, t, i, sums);
+  if (i < pairs) dot_step(up, tokens, panels, t, i, sums);
   tile_finish(tokens, panels, t, sums);
 }
 
-INLINE void dot_tokens(const int tokens, const cpu_tile *t) {
+INLINE void dot_tokens(const int up, const int tokens, const cpu_tile *t) {
   if (TILE_FITS(tokens, 4) && t->panels == 4)
-    dot_product(tokens, 4, t);
+    dot_product(up, tokens, 4, t);
   else if (TILE_FITS(tokens, 2) && t->panels == 2)
-    dot_product(tokens, 2, t);
+    dot_product(up, tokens, 2, t);
   else
-    dot_product(tokens, 1, t);
+    dot_product(up, tokens, 1, t);
+}
+
+INLINE void dot_any(const int up, const cpu_tile *t) {
+  switch (t->tokens) {
+    case 1:
+      dot_tokens(up, 1, t);
+      return;
+    case 2:
+      dot_tokens(up, 2, t);
+      return;
+    case 3:
+      dot_tokens(up, 3, t);
+      return;
+    case 4:
+      dot_tokens(up, 4, t);
+      return;
+    case 5:
+      dot_tokens(up, 5, t);
+      return;
+    case 6:
+      dot_tokens(up, 6, t);
+      return;
+    case 7:
+      dot_tokens(up, 7, t);
+      return;
+    case 8:
+      dot_tokens(up, 8, t);
+      return;
+    case 9:
+      dot_tokens(up, 9, t);
+      return;
+    case 10:
+      dot_tokens(up, 10, t);
+      return;
+    case 11:
+      dot_tokens(up, 11, t);
+      return;
+    default:
+      dot_tokens(up, TILE_TOKENS, t);
+      return;
+  }
 }
 
 void cpu_avx512_bf16_dot(const cpu_tile *t) {
-  switch (t->tokens) {
-    case 1:
-      dot_tokens(1, t);
-      return;
-    case 2:
-      dot_tokens(2, t);
-      return;
-    case 3:
-      dot_tokens(3, t);
-      return;
-    case 4:
-      dot_tokens(4, t);
-      return;
-    case 5:
-      dot_tokens(5, t);
-      return;
-    case 6:
-      dot_tokens(6, t);
-      return;
-    case 7:
-      dot_tokens(7, t);
-      return;
-    case 8:
-      dot_tokens(8, t);
-      return;
-    case 9:
-      dot_tokens(9, t);
-      return;
-    case 10:
-      dot_tokens(10, t);
-      return;
-    case 11:
-      dot_tokens(11, t);
-      return;
-    default:
-      dot_tokens(TILE_TOKENS, t);
-      return;
+  dot_any(0, t);
+}
+void cpu_avx512_bf16_dot_up(const cpu_tile *t) {
+  dot_any(1, t);
+}
+
+void cpu_avx512_bf16_swap(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io) {
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff), one = _mm512_set1_epi16(1);
+  __m512i least = _mm512_loadu_si512(io->least), most = _mm512_loadu_si512(io->most);
+  for (int64_t i = 0; i < n; i += 32) {
+    const int64_t left = n - i;
+    const __mmask32 some = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
+    const __mmask32 pairs = left >= 31 ? ~(__mmask32)0 : ((__mmask32)1 << (left + left % 2)) - 1;
+    const __m512i values = _mm512_maskz_loadu_epi16(some, from + i);
+    const __m512i size = _mm512_and_si512(values, magnitude);
+    least = _mm512_min_epu16(least, _mm512_sub_epi16(size, one)); /* of zero 0xffff */
+    most = _mm512_max_epu16(most, size);
+    if (to != NULL) _mm512_mask_storeu_epi16(to + i, pairs, _mm512_rol_epi32(values, 16));
   }
+  _mm512_storeu_si512(io->least, least);
+  _mm512_storeu_si512(io->most, most);
 }
 
 /* ---- 2:4 weights ---------------------------------------------------------------------------- */

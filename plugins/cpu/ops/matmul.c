@@ -5,9 +5,12 @@
  * this file multiplies them tile by tile. */
 #include "matmul_plan.h"
 
+#include <string.h>
+
 #define MAX_TOKENS 96       /* tokens of a chunk: X block and C stay in L2 */
 #define C_FLOATS (40 << 10) /* of a chunk's C: 160 KiB */
 #define WIDEN 7             /* groups of tokens from which a 16-bit panel is widened beforehand */
+#define TURN 3              /* groups of tokens from which a panel is turned beforehand for dot_up's order */
 #define BESIDE 4            /* the most panels that a tile takes together */
 
 static const bs_knob
@@ -42,6 +45,7 @@ typedef struct matmul_plan {
   int x_index, w_index;
   cpu_tile_fn tile;                   /* on the weights as they are; NULL: they are widened first */
   int dot;                            /* tile takes bf16 X */
+  int up;                             /* blocks of bf16 X by dot_up, where its bits are those of tile */
   int32_t panels[CPU_MAX_TOKENS + 1]; /* together, by tokens */
   int64_t ahead;                      /* tokens from which weights are asked for ahead */
   int64_t beside;                     /* as the echo tells it: 0: by tokens */
@@ -51,11 +55,37 @@ static const matmul_plan *plan_of(const cpu_dense_plan *all) {
   return (const matmul_plan *)(const void *)all;
 }
 
+/* How a block of X lies, in a place behind its first row that no form of it uses. */
+enum { FORM_AT = CPU_X_LD - 1 };
+static int is_swapped(const float *x) {
+  uint32_t form;
+  memcpy(&form, x + FORM_AT, sizeof form);
+  return form != 0;
+}
+
+/* Packs the block for dot_up. 0: a product or a sum could be subnormal. */
+static int pack_swapped(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
+                        float *x) {
+  const cpu_dense_plan *all = call->plan;
+  uint16_t picked[CPU_K_BLOCK];
+  cpu_bf16_range seen;
+  cpu_range_begin(&seen);
+  for (int64_t t = 0; t < c->tokens; t++)
+    all->kernels->bf16_swap((uint16_t *)x + t * CPU_X_LD, cpu_dense_row(call, c, t, first, count, picked),
+                            count, &seen);
+  return cpu_ranges_exact(cpu_range_of(&seen), cpu_packed_range_now(all->w));
+}
+
 /* Columns first..first+count of the chunk's tokens, as f32, or as they are for the dot product. */
 static void pack_x(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
                    float *x) {
   const matmul_plan *plan = plan_of(call->plan);
   uint16_t picked[CPU_K_BLOCK];
+  if (plan->up) {
+    const uint32_t form = (uint32_t)pack_swapped(call, c, first, count, x);
+    memcpy(x + FORM_AT, &form, sizeof form);
+    if (form != 0) return;
+  }
   for (int64_t t = 0; t < c->tokens; t++) {
     float *to = x + t * CPU_X_LD;
     uint16_t *as_is = (uint16_t *)x + t * CPU_X_LD;
@@ -78,16 +108,16 @@ static void choose_order(matmul_plan *plan, const char *told) {
   const uint64_t bytes =
       (uint64_t)plan->all.w->panels * CPU_PANEL * (uint64_t)plan->all.w->K * plan->all.w->size;
   const int streamed = bytes >= cpu_streamed_bytes();
-  const int half = plan->w_index != 0 && !plan->dot;
+  const int dot = plan->dot || plan->up, half = plan->w_index != 0 && !dot;
   const cpu_kernels *kernels = plan->all.kernels;
-  const int32_t *panels = half ? kernels->panels_half : plan->dot ? kernels->panels_dot : kernels->panels;
+  const int32_t *panels = half ? kernels->panels_half : dot ? kernels->panels_dot : kernels->panels;
   int beside = BESIDE;
-  if (streamed && plan->dot)
+  if (streamed && dot)
     beside = 0;
   else if (streamed && !half && kernels->units < 2)
     beside = 1;
   memcpy(plan->panels, panels, sizeof plan->panels);
-  plan->ahead = half ? 1 : plan->dot ? 4 : 6;
+  plan->ahead = half ? 1 : dot ? 4 : 6;
   if (bs_knob_find(told, "ahead", ahead, sizeof ahead))
     plan->ahead = bs_knob_int(told, "ahead", INT64_MAX); /* off */
   plan->beside = bs_knob_int(told, "beside", beside);
@@ -100,9 +130,8 @@ static void choose_order(matmul_plan *plan, const char *told) {
 /* Multiplies every group of tokens with the panels of `t`. The groups differ by at most one token, so that
  * none has a slow tile. Each prefetches its part of the lines at `next`. */
 static void multiply_panels(const matmul_plan *plan, const cpu_dense_chunk *c, int64_t groups, cpu_tile t,
-                            cpu_tile_fn tile, const char *next) {
+                            cpu_tile_fn tile, int64_t x_size, const char *next) {
   const int64_t each = c->tokens / groups, more = c->tokens % groups, quads = t.k / 4;
-  const int64_t x_size = plan->dot ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
   int64_t lines = next != NULL && quads > 0 ? (t.panels * t.w_step + 63) / 64 : 0;
   const int32_t at_once = lines > 0 ? (int32_t)((lines + quads * groups - 1) / (quads * groups)) : 0;
   for (int64_t g = 0; g < groups; g++) {
@@ -117,6 +146,13 @@ static void multiply_panels(const matmul_plan *plan, const cpu_dense_chunk *c, i
   }
 }
 
+/* The panel with the second column of each pair first: then `dot` has the order of dot_up. */
+static const void *turned_panel(const cpu_packed *w, const cpu_tile *t, int64_t first, float *room) {
+  cpu_bf16_range unused = {{0}, {0}};
+  w->state->kernels.bf16_swap((uint16_t *)room, t->w, cpu_packed_length(w, first) * CPU_PANEL, &unused);
+  return room;
+}
+
 /* Multiplies one K block of a chunk: one panel after the other, or several together. */
 static void multiply_block(const cpu_dense_plan *all, const cpu_dense_chunk *c, int64_t first, int64_t count,
                            const float *x) {
@@ -125,9 +161,16 @@ static void multiply_block(const cpu_dense_plan *all, const cpu_dense_chunk *c, 
   const cpu_packed *w = all->w;
   const int64_t groups = (c->tokens + kernels->tokens - 1) / kernels->tokens;
   const int64_t most = (c->tokens + groups - 1) / groups;
-  const int widen = plan->tile == NULL || (plan->w_index != 0 && !plan->dot && groups >= WIDEN);
+  const int swapped = plan->up && is_swapped(x), dot = plan->dot || swapped;
+  const int widen = plan->tile == NULL || (plan->w_index != 0 && !dot && (plan->up || groups >= WIDEN));
+  const int turn = swapped && groups >= TURN;
+  const cpu_tile_fn tile = widen      ? kernels->tile[0]
+                           : !swapped ? plan->tile
+                           : turn     ? kernels->dot
+                                      : kernels->dot_up;
+  const int64_t x_size = dot ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
   for (int64_t p = 0; p < c->panels;) {
-    int32_t panels = widen ? 1 : plan->panels[most];
+    int32_t panels = widen || turn ? 1 : plan->panels[most];
     while (panels > c->panels - p) panels /= 2;
     cpu_tile t = {.x = x,
                   .w = cpu_dense_at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
@@ -141,7 +184,8 @@ static void multiply_block(const cpu_dense_plan *all, const cpu_dense_chunk *c, 
       kernels->widen[plan->w_index](c->s->panel, t.w, count);
       t.w = c->s->panel;
     }
-    multiply_panels(plan, c, groups, t, widen ? kernels->tile[0] : plan->tile,
+    if (turn) t.w = turned_panel(w, &t, first, c->s->panel);
+    multiply_panels(plan, c, groups, t, tile, x_size,
                     c->tokens < plan->ahead ? NULL : cpu_dense_next(w, c, p + panels, first));
     p += panels;
   }
@@ -183,6 +227,9 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   plan->w_index = cpu_type_index(all->shape.weight_type);
   plan->dot = plan->w_index == 1 && all->kernels->dot != NULL && (query->flags & BS_QUERY_BITS) == 0;
   plan->tile = plan->dot ? all->kernels->dot : all->kernels->tile[plan->w_index];
+  /* A weight that is trained has no range. */
+  plan->up =
+      plan->w_index == 1 && !plan->dot && all->kernels->dot_up != NULL && cpu_packed_range(packed) != 0;
   choose_order(plan, query->knobs);
   *out_plan = plan;
   return BS_OK;

@@ -144,7 +144,9 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *ans
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
-  return cpu_grad_prepare(&kind, state, exec, query, packed, out_plan, err);
+  const int32_t rc = cpu_grad_prepare(&kind, state, exec, query, packed, out_plan, err);
+  if (rc == BS_OK) cpu_packed_changes(packed);
+  return rc;
 }
 
 const bs_src_loc cpu_matmul_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};

@@ -129,6 +129,48 @@ void cpu_packed_free(void *packed) {
   free(w);
 }
 
+/* ---- ranges of bf16 ------------------------------------------------------------------------- */
+
+void cpu_range_begin(cpu_bf16_range *out) {
+  memset(out->least, 0xff, sizeof out->least);
+  memset(out->most, 0, sizeof out->most);
+}
+
+uint32_t cpu_range_of(const cpu_bf16_range *seen) {
+  uint32_t least = 0xffff, most = 0;
+  for (int i = 0; i < 32; i++) {
+    if (seen->least[i] < least) least = seen->least[i];
+    if (seen->most[i] > most) most = seen->most[i];
+  }
+  return (most >> 7) << 16 | (least + 1) >> 7;
+}
+
+int cpu_ranges_exact(uint32_t x, uint32_t w) {
+  enum { MANTISSA = 7, BIAS = 127 };
+  const uint32_t least = (x & 0xffff) + (w & 0xffff), most = (x >> 16) + (w >> 16);
+  const uint32_t normal = (x & 0xffff) > 0 && (w & 0xffff) > 0;
+  /* Each number is a multiple of 2^(exponent - BIAS - MANTISSA), so each sum is one of 2^-126. */
+  return normal && least >= 2 * (BIAS + MANTISSA) - (BIAS - 1) && most <= 3 * BIAS - 2;
+}
+
+void cpu_packed_changes(cpu_packed *w) {
+  if (w != NULL) atomic_store_explicit(&w->range, CPU_RANGE_CHANGES, memory_order_relaxed);
+}
+
+uint32_t cpu_packed_range(cpu_packed *w) {
+  cpu_bf16_range seen;
+  if (atomic_load_explicit(&w->range, memory_order_relaxed) == 0 && w->dtype == BS_BF16 &&
+      w->state->kernels.bf16_swap != NULL) {
+    cpu_range_begin(&seen);
+    const int64_t words = w->K > 0 ? cpu_packed_at(w, 0, w->K - w->K % CPU_K_BLOCK) : 0;
+    const int64_t rest = w->K % CPU_K_BLOCK;
+    const int64_t all = words + (rest + rest % 2) * w->panels * CPU_PANEL;
+    w->state->kernels.bf16_swap(NULL, w->data, all, &seen);
+    atomic_store_explicit(&w->range, cpu_range_of(&seen), memory_order_relaxed);
+  }
+  return cpu_packed_range_now(w);
+}
+
 /* ---- used ----------------------------------------------------------------------------------- */
 
 int32_t cpu_packed_check(const cpu_packed *w, int64_t N, int64_t K, uint32_t dtype, bs_error *err) {
@@ -178,7 +220,7 @@ static void update_share(void *arg, uint32_t member, uint32_t width) {
 }
 
 int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err) {
-  const cpu_packed *w = packed;
+  cpu_packed *w = packed;
   update_job job = {w, delta};
   if (w->dtype == BS_I8)
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-UPDATE", "integer weights are not updated");
@@ -186,6 +228,7 @@ int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err) {
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-UPDATE", "delta must be f32 [%lld,%lld]",
                    (long long)w->N, (long long)w->length);
   if (w->data == NULL) return BS_OK;
+  cpu_packed_changes(w);
   return cpu_team(w->exec, 0, update_share, &job, err);
 }
 

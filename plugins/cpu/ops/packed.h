@@ -6,6 +6,8 @@
 #ifndef BS_PLUGINS_CPU_OPS_PACKED_H
 #define BS_PLUGINS_CPU_OPS_PACKED_H
 
+#include <stdatomic.h>
+
 #include "../cpu.h"
 
 typedef struct cpu_packed cpu_packed;
@@ -33,7 +35,10 @@ struct cpu_packed {
   int type;         /* cpu_type24 */
   uint32_t other;   /* 1: the weight keeps the other half of the positions in the codes */
   cpu_codes *codes; /* of 2:4 weights (packed24.h); else NULL */
-  void *data;       /* exec->alloc */
+  /* Of bf16 weights, where products of pairs have the bits of single ones: the exponents of the least and of
+   * the largest value, when they are known (cpu_packed_range). */
+  _Atomic uint32_t range;
+  void *data; /* exec->alloc */
 };
 
 /* Columns that a block takes in memory from `first` on: bf16 is stored in pairs of columns (kernels.h). */
@@ -85,6 +90,24 @@ int32_t cpu_packed_check(const cpu_packed *w, int64_t N, int64_t K, uint32_t dty
 int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 int32_t cpu_packed_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
 void cpu_packed_free(void *packed);
+
+enum { CPU_RANGE_CHANGES = 1 }; /* no range: its least exponent is 1, its largest 0 */
+/* The largest and the least exponent of the values, as (largest << 16 | least), 8 bits each of an f32; of
+ * zeros alone the least is larger than any. 0: not known, or a plan may change the weight. */
+uint32_t cpu_packed_range(cpu_packed *w);
+/* The same of a weight whose range was asked for. */
+static inline uint32_t cpu_packed_range_now(const cpu_packed *w) {
+  const uint32_t range = atomic_load_explicit(&w->range, memory_order_relaxed);
+  return range == CPU_RANGE_CHANGES ? 0 : range;
+}
+/* From now on a plan may change the weight. */
+void cpu_packed_changes(cpu_packed *w);
+/* 1: all products and sums of numbers of two ranges are zero, or not subnormal, and no product is beyond the
+ * largest f32. Then one instruction for a pair of columns gives the bits of two multiply-adds. */
+int cpu_ranges_exact(uint32_t x, uint32_t w);
+/* The range of what bf16_swap saw since cpu_range_begin. */
+void cpu_range_begin(cpu_bf16_range *out);
+uint32_t cpu_range_of(const cpu_bf16_range *seen);
 
 /* ---- their makers: of "packed", of matmul24, of "dnnl" -------------------------- */
 

@@ -119,6 +119,7 @@ static int32_t step_prepare(const cpu_state *state, const bs_exec *exec, const b
   plan->exec = exec;
   plan->kernels = &state->kernels;
   plan->w = packed;
+  cpu_packed_changes(packed);
   plan->row = row;
   plan->width = cpu_workspace_members(query, (uint64_t)CPU_STEP_EACH * sizeof(float),
                                       exec->width > 0 ? exec->width : 1);
