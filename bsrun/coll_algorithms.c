@@ -114,6 +114,8 @@ static int32_t measure_link(request *r, bs_context *context, bs_error *err) {
         "more bytes took no more time (one size, or a busy machine): no link can be fitted, so nothing "
         "is simulated; give more sizes, or --hardware");
   }
+  if (r->state == LINK_UNKNOWN && r->trace != NULL)
+    bsrun_warn("--to: no trace is written, for no time is simulated");
   if (rc == BS_OK) rc = measure_round(r, context, "reduce_scatter", &all, err);
   if (rc == BS_OK && !bsrun_following() && r->state == LINK_MEASURED) fit_adding(r, &all, beta);
   return rc;
@@ -208,6 +210,10 @@ int32_t coll_bench_algorithms(coll_bench *b, bs_context *context, bs_error *err)
   b->bench.each = keep;
   int32_t rc = coll_trace(b->a, &r.trace, err);
   if (rc == BS_OK && configured) rc = bs_ccl_place_link(context, &r.link, err);
+  if (rc == BS_OK && configured && r.link.alpha_s <= 0 && r.link.bytes_per_s <= 0) {
+    rc = bs_error_set(err, BS_CONFIG, "BS-SIM-MACHINE", "no message takes time on the machine that is given");
+    bs_error_hint(err, "--hardware sim-flat or another simulated machine; without one the link is measured");
+  }
   if (rc == BS_OK && !configured) rc = measure_link(&r, context, err);
   for (size_t i = 0; rc == BS_OK && i < b->a->n_words; i++) rc = bench_one(&r, context, b->a->words[i], err);
   return rc;

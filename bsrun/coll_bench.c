@@ -194,11 +194,13 @@ static int32_t measure(coll_bench *r, bs_error *err) {
 
 static int32_t run_here(coll_bench *r, bs_error *err) {
   if (bsrun_rank_follows()) bsrun_follow();
-  bsrun_interruptible("the rows above are measured; --coll NAME and fewer bytes take less time");
+  bsrun_interruptible(r->a->n_words > 0
+                          ? "the algorithms above are measured; fewer sizes take less time"
+                          : "the rows above are measured; --coll NAME and fewer bytes take less time");
   if (r->how == HOW_MPI) bsrun_mpi_enter();
   int32_t rc = measure(r, err);
-  if ((rc == BS_OK || bs_stop_asked() != 0) && !bsrun_following()) {
-    bs_error *why = rc == BS_OK ? err : NULL; /* an interruption stays the error */
+  if ((rc == BS_OK || bs_stop_asked() != 0 || json_array_size(r->rows) > 0) && !bsrun_following()) {
+    bs_error *why = rc == BS_OK ? err : NULL; /* what ended it stays the error */
     const int32_t printed = r->a->n_words > 0 ? coll_print_algorithms(r, why) : coll_print_comm(r, why);
     if (rc == BS_OK) rc = printed;
   }

@@ -309,12 +309,15 @@ static int32_t print_repro(int format, const char *against, const json_t *result
 /* The first cell that differs. */
 static int32_t fail_repro(const char *model, const json_t *certificate, const json_t *result, bs_error *err) {
   const json_t *cell = NULL;
-  char maker[240], ranks[32] = "";
+  char maker[240], ranks[64] = "";
   size_t i;
   json_array_foreach(json_object_get(result, "cells"), i,
                      cell) if (!json_is_true(json_object_get(cell, "equal"))) break;
   if (json_object_get(cell, "ranks") != NULL)
-    snprintf(ranks, sizeof ranks, "%lld ranks, ", integer(cell, "ranks"));
+    snprintf(
+        ranks, sizeof ranks, "%lld ranks%s%.12s, ", integer(cell, "ranks"),
+        json_object_get(cell, "launch") != NULL ? " that are " : "",
+        json_object_get(cell, "launch") != NULL ? json_string_value(json_object_get(cell, "launch")) : "");
   bs_error_set(
       err, BS_NUMERIC, "BS-MODEL-REPRO",
       "%lld cells of %.120s have other bits; the first: table %.20s, %s%lld threads, %.40s, from row %lld on",

@@ -14,6 +14,7 @@
 #include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/op/knob.h"
 #include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
@@ -128,6 +129,29 @@ static int32_t read_options(const args *a, const bs_method *const *methods, size
   return rc;
 }
 
+/* Keys that a layer reads from the configuration, and a model from options, or not at all. */
+static int32_t refuse_sets(const args *a, const bs_method *const *methods, size_t n_methods, bs_error *err) {
+  static const char *const sections[] = {"method.", "mask.", "hardware.world_size", "hardware.threads"};
+  const char **sets = NULL;
+  size_t n = 0;
+  int32_t rc = args_values(a, "set", &sets, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    char key[80];
+    int ours = 0, listed = 0;
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(sets[i], "="), sets[i]);
+    for (size_t k = 0; k < sizeof sections / sizeof sections[0]; k++)
+      ours |= strncmp(key, sections[k], strlen(sections[k])) == 0;
+    for (size_t k = 0; k < n_methods; k++)
+      listed |= bs_option_listed(methods[k]->option_docs, key + strcspn(key, ".") + 1);
+    if (!ours || bs_schema_find(key) == NULL || (strncmp(key, "method.", 7) == 0 && listed)) continue;
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--set %s has no effect on a model over ranks", key);
+    bs_error_hint(
+        err, "--method, -P, --threads and --mask NAME are options; method.KEY is an option of the method");
+  }
+  free(sets);
+  return rc;
+}
+
 /* "M" or "F+S". */
 static int32_t find_methods(bs_context *context, const char *text, const bs_method **out_methods,
                             size_t *out_n, bs_error *err) {
@@ -222,6 +246,7 @@ int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, mo
   int32_t rc = check_simulated(a, io, err);
   if (rc == BS_OK) rc = read_comm(a, out, err);
   if (rc == BS_OK) rc = find_methods(context, out->method, methods, &n, err);
+  if (rc == BS_OK) rc = refuse_sets(a, methods, n, err);
   if (rc == BS_OK) rc = read_size(a, methods[0], out, err);
   if (rc == BS_OK) rc = read_mask(a, out, err);
   if (rc == BS_OK) rc = read_options(a, methods, n, out, err);

@@ -101,6 +101,11 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->seed = (uint32_t)seed;
   if (rc == BS_OK) rc = read_shapes(a, &r->exact, err);
   if (rc == BS_OK) rc = read_repro(a, &r->tokenwise, err);
+  if (rc == BS_OK && r->tokenwise == BS_BITS_RANKS && args_value(a, "method") == NULL) {
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE",
+                      "--with repro=ranks is of a model over ranks, and no --method is given");
+    bs_error_hint(err, "for example --method column_parallel+row_parallel; one rank keeps repro=tokens");
+  }
   if (rc == BS_OK) rc = model_machine_open(a, out, err);
   return rc == BS_OK ? model_ranks_read(a, out->context, threads, out, err) : rc;
 }

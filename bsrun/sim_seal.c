@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "bsrun/bsrun.h"
@@ -15,13 +16,13 @@
 #include "lab/stop.h"
 #include "lab/store/sha256.h"
 
-enum { MOST_WORDS = 64, DEFAULT_SECONDS = 2 };
+enum { MOST_WORDS = 96, MOST_SETTINGS = 16 };
 
-/* Options that a grid may not have: those of the verbs here, and those of what is printed, kept or launched.
- */
-static const char *const not_of_a_grid[] = {"hardware", "output",  "out",     "run-id", "help",
-                                            "quiet",    "seconds", "peer",    "show",   "comm",
-                                            "backend",  "launch",  "timeout", "set",    "config"};
+/* Options that a command of a grid may not have: those of the verbs here, and of what is printed, kept or
+ * launched. */
+static const char *const not_of_a_grid[] = {"hardware", "output", "out",    "run-id", "help",    "quiet",
+                                            "seconds",  "peer",   "show",   "comm",   "backend", "launch",
+                                            "timeout",  "set",    "config", "tensor", "plugin"};
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
@@ -56,8 +57,6 @@ static int32_t command_rows(const json_t *words, int simulated, const char *cons
   command c;
   int32_t rc = command_open(words, simulated, more, n_more, &c, err);
   *out_rows = NULL;
-  if (rc == BS_OK && c.words.n_words != 1)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "a command of the grid has %zu models", c.words.n_words);
   if (rc == BS_OK) rc = model_bench_rows(&c.words, out_rows, err);
   args_free(&c.words);
   return rc;
@@ -84,14 +83,35 @@ static void tell_command(const args *a, const json_t *words, size_t at, size_t o
 /* A mistake in words or files ends the whole; what a model or a machine cannot do is the fate of a cell. */
 static int is_mistake(int32_t rc) {
   return rc == BS_USAGE || rc == BS_INPUT || rc == BS_CONFIG || rc == BS_NO_MEMORY || rc == BS_UNAVAILABLE ||
-         bs_stop_asked() != 0;
+         rc == BS_NOT_FOUND || bs_stop_asked() != 0;
 }
 
 static int32_t name_command(int32_t rc, const json_t *words, bs_error *err) {
-  char *line = line_of(words);
-  if (err != NULL && line != NULL && err->where[0] == '\0') bs_error_where(err, "model bench %s", line);
+  char *line = line_of(words), where[200];
+  snprintf(where, sizeof where, "%s", err != NULL ? err->where : "");
+  if (err != NULL && line != NULL)
+    bs_error_where(err, "%s%smodel bench %s", where, where[0] != '\0' ? " of " : "", line);
   free(line);
   return rc;
+}
+
+/* A command that may be in a grid, with one model and a number of threads. */
+static int32_t check_command(const json_t *words, bs_error *err) {
+  command c;
+  int64_t threads;
+  int32_t rc = command_open(words, 0, NULL, 0, &c, err);
+  for (size_t k = 0; rc == BS_OK && k < sizeof not_of_a_grid / sizeof not_of_a_grid[0]; k++) {
+    if (!args_has(&c.words, not_of_a_grid[k])) continue;
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is no part of a grid", not_of_a_grid[k]);
+    bs_error_hint(err, "--hardware, --set and --plugin are options of `sim seal`; ranks are threads");
+  }
+  if (rc == BS_OK && c.words.n_words != 1) {
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "a command of the grid has %zu models", c.words.n_words);
+    bs_error_hint(err, "an option that takes no value is written as `force:`");
+  }
+  if (rc == BS_OK) rc = args_integer(&c.words, "threads", 1, 4096, 1, &threads, err);
+  args_free(&c.words);
+  return rc == BS_OK ? rc : name_command(rc, words, err);
 }
 
 /* ---- seal ------------------------------------------------------------------------------------ */
@@ -115,20 +135,21 @@ static const bs_field seal_fields[] = {{"model", "MODEL", BS_FIELD_FOLD, 0},
                                        {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
                                        {"limit", "limit", 0, 0},
                                        {"domain", "domain", 0, 0},
-                                       {"why", "", 0, 0}};
+                                       {"why", "", 0, 0},
+                                       {"command_line", "COMMAND", BS_FIELD_WIDE, 0}};
 
 static int32_t check_grid(const json_t *commands, bs_error *err) {
-  const json_t *words = json_array_get(commands, 0), *word;
+  const json_t *words;
   size_t i;
-  json_array_foreach(words, i, word) for (size_t k = 0; k < sizeof not_of_a_grid / sizeof not_of_a_grid[0];
-                                          k++) {
-    const char *text = json_string_value(word);
-    if (i == 0 || strncmp(text, "--", 2) != 0 || strcmp(text + 2, not_of_a_grid[k]) != 0) continue;
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is no part of a grid", text);
-    bs_error_hint(err, "--hardware and --set are options of `sim seal`; ranks are threads");
-    return BS_USAGE;
+  int32_t rc = BS_OK;
+  json_array_foreach(commands, i, words) {
+    for (size_t k = 0; rc == BS_OK && k < i; k++)
+      if (json_equal(json_array_get(commands, k), words))
+        rc = name_command(bs_error_set(err, BS_INPUT, "BS-SEAL-GRID", "two combinations are equal"), words,
+                          err);
+    if (rc == BS_OK) rc = check_command(words, err);
   }
-  return BS_OK;
+  return rc;
 }
 
 /* The cell of a row that `model bench` predicted. */
@@ -162,35 +183,65 @@ static int32_t with_cache(const json_t *rows, json_t *io_words, bs_error *err) {
   return BS_OK;
 }
 
+/* The cell of a command that cannot be simulated. */
+static json_t *cell_without(const json_t *words, const char *why) {
+  json_t *cell = json_pack("{s:O, s:O, s:n, s:o}", "command", words, "model", json_array_get(words, 0),
+                           "predicted_s", "why", bs_json_of_text(why));
+  for (size_t i = 1; cell != NULL && i + 1 < json_array_size(words); i++) {
+    const char *name = json_string_value(json_array_get(words, i));
+    if (strcmp(name, "--method") == 0) json_object_set(cell, "method", json_array_get(words, i + 1));
+    if (strcmp(name, "--world-size") == 0)
+      json_object_set_new(cell, "world_size",
+                          json_integer(atoll(json_string_value(json_array_get(words, i + 1)))));
+  }
+  return cell;
+}
+
 /* Adds the cells of one command. */
-static int32_t predict(const args *a, json_t *words, json_t *seal, bs_error *err) {
-  const char *more[2 * 16] = {"--hardware", args_value(a, "hardware")}, **sets = NULL, **plugins = NULL;
-  size_t n = 2, n_sets = 0, n_plugins = 0, i;
-  json_t *rows = NULL, *row, *cells = json_object_get(seal, "cells");
-  int32_t rc = args_values(a, "set", &sets, &n_sets, err);
-  if (rc == BS_OK) rc = args_values(a, "plugin", &plugins, &n_plugins, err);
-  if (rc == BS_OK && n_sets + n_plugins > 14)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "over 14 --set and --plugin");
-  for (i = 0; rc == BS_OK && i < n_sets; i++) more[n++] = "--set", more[n++] = sets[i];
-  for (i = 0; rc == BS_OK && i < n_plugins; i++) more[n++] = "--plugin", more[n++] = plugins[i];
-  if (rc == BS_OK) rc = command_rows(words, 1, more, n, &rows, err);
+static int32_t predict(json_t *words, json_t *seal, bs_error *err) {
+  static const char *const lists[] = {"set", "plugin"};
+  json_t *machine = json_object_get(seal, "machine"), *rows = NULL, *row, *text,
+         *cells = json_object_get(seal, "cells");
+  const char *more[2 * MOST_SETTINGS + 2] = {"--hardware", bs_get_text(machine, "hardware")};
+  size_t n = 2, i;
+  for (size_t k = 0; k < 2; k++) json_array_foreach(json_object_get(machine, lists[k]), i, text) {
+      more[n++] = k == 0 ? "--set" : "--plugin";
+      more[n++] = json_string_value(text);
+    }
+  int32_t rc = command_rows(words, 1, more, n, &rows, err);
   if (rc == BS_OK) rc = with_cache(rows, words, err);
   json_array_foreach(rows, i, row) if (rc == BS_OK) {
-    if (json_array_append_new(cells, cell_of(words, row)) != 0)
-      rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     const json_t *simulated = json_object_get(row, "simulated");
-    json_t *machine = json_object_get(seal, "machine");
     json_object_set(machine, "name", json_object_get(simulated, "machine"));
     json_object_set(machine, "label", json_object_get(simulated, "label"));
+    if (json_array_append_new(cells, cell_of(words, row)) != 0)
+      rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   }
   json_decref(rows);
-  free(sets);
-  free(plugins);
   if (rc == BS_OK || is_mistake(rc)) return rc == BS_OK ? rc : name_command(rc, words, err);
-  json_array_append_new(cells,
-                        json_pack("{s:O, s:O, s:n, s:o}", "command", words, "model", json_array_get(words, 0),
-                                  "predicted_s", "why", bs_json_of_text(err != NULL ? err->message : "")));
+  json_array_append_new(cells, cell_without(words, err != NULL ? err->message : ""));
+  bs_error_clear(err);
   return BS_OK;
+}
+
+/* The values of --set and --plugin, which change the machine. */
+static int32_t add_settings(const args *a, json_t *machine, bs_error *err) {
+  static const char *const lists[] = {"set", "plugin"};
+  size_t all = 0;
+  int32_t rc = BS_OK;
+  for (size_t k = 0; rc == BS_OK && k < 2; k++) {
+    const char **values = NULL;
+    size_t n = 0;
+    json_t *list = json_array();
+    rc = args_values(a, lists[k], &values, &n, err);
+    for (size_t i = 0; rc == BS_OK && i < n; i++) json_array_append_new(list, bs_json_of_text(values[i]));
+    json_object_set_new(machine, lists[k], list);
+    free(values);
+    all += n;
+  }
+  if (rc == BS_OK && all > MOST_SETTINGS)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "over %d --set and --plugin", MOST_SETTINGS);
+  return rc;
 }
 
 /* The seal without its cells. */
@@ -204,7 +255,14 @@ static int32_t seal_new(const args *a, json_t **out, bs_error *err) {
   *out =
       json_pack("{s:i, s:s, s:s, s:{s:s, s:s}, s:[]}", "blockshock_seal", 1, "made", made, "version",
                 bs_version(), "machine", "hardware", args_value(a, "hardware"), "file_sha256", hex, "cells");
-  return *out != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (*out == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  return add_settings(a, json_object_get(*out, "machine"), err);
+}
+
+/* 1: both are one file. */
+static int same_file(const char *one, const char *other) {
+  struct stat a, b;
+  return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 static int32_t seal_write(const args *a, json_t *seal, bs_error *err) {
@@ -220,6 +278,22 @@ static int32_t seal_write(const args *a, json_t *seal, bs_error *err) {
   return BS_OK;
 }
 
+/* A table of cells; each has its command as one line. */
+static int32_t print_cells(int format, const bs_field *fields, size_t n, const json_t *cells, bs_error *err) {
+  json_t *rows = json_array(), *cell;
+  size_t i;
+  json_array_foreach(cells, i, cell) {
+    json_t *row = json_copy(cell);
+    char *line = line_of(json_object_get(cell, "command"));
+    json_object_set_new(row, "command_line", bs_json_of_text(line));
+    json_array_append_new(rows, row);
+    free(line);
+  }
+  const int32_t rc = bs_report_print(stdout, format, fields, n, rows, err);
+  json_decref(rows);
+  return rc;
+}
+
 static int32_t run_seal(const args *a, bs_error *err) {
   static const char *const needed[] = {"hardware", "to"};
   json_t *commands = NULL, *seal = NULL;
@@ -232,19 +306,21 @@ static int32_t run_seal(const args *a, bs_error *err) {
       rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is missing", needed[i]);
       bs_error_hint(err, "bsrun sim seal GRID.yaml --hardware mine.yaml --to seal.json");
     }
+  if (rc == BS_OK && same_file(a->words[0], args_value(a, "to")))
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--to is the grid itself");
   if (rc == BS_OK) rc = bs_seal_grid(a->words[0], &commands, err);
   if (rc == BS_OK) rc = check_grid(commands, err);
   if (rc == BS_OK) rc = seal_new(a, &seal, err);
   for (i = 0; rc == BS_OK && i < json_array_size(commands); i++) {
     rc = bs_stop_check(err);
-    if (rc == BS_OK) rc = predict(a, json_array_get(commands, i), seal, err);
+    if (rc == BS_OK) rc = predict(json_array_get(commands, i), seal, err);
   }
   if (rc == BS_OK) rc = seal_write(a, seal, err);
   if (rc == BS_OK && format == BS_FORMAT_JSON)
     rc = model_print_json(seal, err);
   else if (rc == BS_OK)
-    rc = bs_report_print(stdout, format, seal_fields, sizeof seal_fields / sizeof seal_fields[0],
-                         json_object_get(seal, "cells"), err);
+    rc = print_cells(format, seal_fields, sizeof seal_fields / sizeof seal_fields[0],
+                     json_object_get(seal, "cells"), err);
   json_decref(commands);
   json_decref(seal);
   return rc;
@@ -259,7 +335,8 @@ const bsrun_verb sim_seal_verb = {
         "combination is simulated on --hardware. Each row of it (prefill, decode) is a cell with a\n"
         "predicted time. A combination that cannot be simulated is a cell without one. `threads` is of\n"
         "the measurement alone; ranks are threads. The file has a sum of its fields. Publish the sha256\n"
-        "of the file before `bsrun sim score` measures its cells.\n",
+        "of the file before `bsrun sim score` measures its cells. Paths in it are relative to the folder\n"
+        "where it is scored. An option without a value is a key without one: `force:`.\n",
     .examples =
         "  bsrun sim seal grid.yaml --hardware mine.yaml --to seal.json\n"
         "  bsrun sim score seal.json\n",
@@ -292,7 +369,8 @@ static const bs_field score_fields[] = {{"model", "MODEL", BS_FIELD_FOLD, 0},
                                         {"error_percent", "ERROR %", BS_FIELD_RIGHT, 3},
                                         {"domain", "domain", 0, 0},
                                         {"word", "", 0, 0},
-                                        {"why", "", 0, 0}};
+                                        {"why", "", 0, 0},
+                                        {"command_line", "COMMAND", BS_FIELD_WIDE, 0}};
 
 /* The row of that work; NULL: none. */
 static const json_t *row_of(const json_t *rows, const json_t *cell) {
@@ -317,15 +395,18 @@ static int32_t measure(const args *a, const json_t *cell, size_t at, size_t of, 
   json_decref(io->rows);
   io->measured = words;
   io->rows = NULL;
+  io->why[0] = '\0';
   tell_command(a, words, at, of);
   const int32_t rc = command_rows(words, 0, more, more[2] != NULL ? 3 : 1, &io->rows, err);
   if (rc != BS_OK && !is_mistake(rc)) {
     snprintf(io->why, sizeof io->why, "%s", err != NULL ? err->message : "");
+    bs_error_clear(err);
     return BS_OK;
   }
   return rc == BS_OK ? rc : name_command(rc, words, err);
 }
 
+/* Adds a row for each cell. After an error the cells that are left are rows without a time. */
 static int32_t score_cells(const args *a, const json_t *cells, json_t *rows, bs_error *err) {
   scoring s = {.measured = NULL};
   const json_t *cell;
@@ -337,7 +418,8 @@ static int32_t score_cells(const args *a, const json_t *cells, json_t *rows, bs_
     if (rc == BS_OK) rc = bs_stop_check(err);
     if (rc == BS_OK && predicted) rc = measure(a, cell, i + 1, json_array_size(cells), &s, err);
     if (rc == BS_OK) rc = bs_seal_judge(cell, predicted ? row_of(s.rows, cell) : NULL, s.why, &row, err);
-    if (rc == BS_OK) json_array_append_new(rows, row);
+    if (row == NULL) bs_seal_judge(cell, NULL, "the measurement ended before", &row, NULL);
+    json_array_append_new(rows, row);
   }
   json_decref(s.rows);
   return rc;
@@ -363,35 +445,57 @@ static int32_t print_score(int format, const json_t *rows, json_t *score, bs_err
     return model_print_json(score, err);
   }
   const int32_t rc =
-      bs_report_print(stdout, format, score_fields, sizeof score_fields / sizeof score_fields[0], rows, err);
+      print_cells(format, score_fields, sizeof score_fields / sizeof score_fields[0], rows, err);
   if (rc == BS_OK && readable) print_summary(score, rows);
   return rc;
+}
+
+/* The words of a seal are those that a grid may have: whoever wrote it. */
+static int32_t check_cells(const json_t *cells, bs_error *err) {
+  const json_t *cell;
+  size_t i;
+  int32_t rc = BS_OK;
+  json_array_foreach(cells, i, cell) if (rc == BS_OK) rc =
+      check_command(json_object_get(cell, "command"), err);
+  return rc;
+}
+
+/* BS_INCONCLUSIVE: cells are left open. */
+static int32_t say_open(const json_t *score, const json_t *rows, bs_error *err) {
+  const double covered = bs_get_number(score, "covered"), registered = bs_get_number(score, "registered");
+  const json_t *row;
+  size_t i;
+  int unclear = 0;
+  if (!(covered < registered)) return BS_OK;
+  json_array_foreach(rows, i, row) unclear |= strcmp(bs_get_text(row, "word"), "UNCLEAR") == 0;
+  bs_error_set(err, BS_INCONCLUSIVE, "BS-SEAL-OPEN", "%.0f of %.0f cells are not covered",
+               registered - covered, registered);
+  bs_error_hint(err, unclear ? "repeat it on a quiet machine, with more --seconds"
+                             : "the last column says why; -o json has it too");
+  return BS_INCONCLUSIVE;
 }
 
 static int32_t run_score(const args *a, bs_error *err) {
   json_t *seal = NULL, *rows = json_array(), *score = NULL;
   char hex[65], line[200];
-  int format;
-  bsrun_interruptible("the rows above are measured");
+  int format, measures = 0;
+  bsrun_interruptible("cells that were not measured are rows without a time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = bs_seal_read(a->words[0], &seal, hex, err);
+  if (rc == BS_OK) rc = check_cells(json_object_get(seal, "cells"), err);
   if (rc == BS_OK) {
     snprintf(line, sizeof line, "sha256 of the seal: %s", hex);
     bsrun_note(args_has(a, "quiet"), line);
+    measures = 1;
     rc = score_cells(a, json_object_get(seal, "cells"), rows, err);
   }
-  if (rc == BS_OK || (bs_stop_asked() != 0 && json_array_size(rows) > 0)) {
-    score = bs_seal_score(rows);
+  if (measures) score = bs_seal_score(rows);
+  if (score != NULL && (rc == BS_OK || bs_get_number(score, "measured") > 0)) {
     json_object_set_new(score, "sha256", json_string(hex));
     const int32_t printed = print_score(format, rows, score, rc == BS_OK ? err : NULL);
     if (rc == BS_OK) rc = printed;
   }
-  const double covered = bs_get_number(score, "covered"), registered = bs_get_number(score, "registered");
-  if (rc == BS_OK && covered < registered) {
-    rc = bs_error_set(err, BS_INCONCLUSIVE, "BS-SEAL-OPEN", "%.0f of %.0f cells are not covered",
-                      registered - covered, registered);
-    bs_error_hint(err, "repeat it on a quiet machine, with more --seconds");
-  }
+  if (rc == BS_OK) rc = say_open(score, rows, err);
   json_decref(seal);
   json_decref(rows);
   json_decref(score);

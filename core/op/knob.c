@@ -267,6 +267,17 @@ int32_t bs_knobs_check(const bs_knob *const *knobs, uint32_t n, const char *what
   return BS_CONFIG;
 }
 
+int bs_option_listed(const char *option_docs, const char *key) {
+  size_t want = strlen(key);
+  const char *line = option_docs;
+  while (line != NULL && *line != '\0') {
+    if (strcspn(line, "=:\n") == want && strncmp(line, key, want) == 0) return 1;
+    line = strchr(line, '\n');
+    if (line != NULL) line++;
+  }
+  return 0;
+}
+
 int32_t bs_method_check_options(const bs_method *method, uint32_t n, const char *const *keys,
                                 const char *const *values, bs_error *err) {
   char what[96];

@@ -17,6 +17,8 @@ BS_API int bs_knob_has(const bs_knob *knob, const char *value); /* the set alone
 /* Sets BS_CONFIG `id` for an illegal value; the text lists the legal values and the nearest one. */
 BS_API int32_t bs_knob_refuse(const bs_knob *knob, const char *id, const char *what, const char *value,
                               bs_error *err);
+/* Is `key` one of an option_docs text ("key=default: text\n"...)? */
+BS_API int bs_option_listed(const char *option_docs, const char *key);
 /* Options of a method whose values it declares as a set: BS_CONFIG BS-METHOD-OPTION for one outside. */
 BS_API int32_t bs_method_check_options(const bs_method *method, uint32_t n, const char *const *keys,
                                        const char *const *values, bs_error *err);

@@ -307,22 +307,28 @@ static int32_t mark_alone(const marking *k, uint32_t id, uint32_t *io_layers, bs
 
 static int32_t mark_all(const marking *k, bs_error *err) {
   bs_error first = BS_ERROR_INIT;
-  uint32_t products = 0, layers = 0;
+  uint32_t products = 0, layers = 0, empty = 0;
   int32_t rc = BS_OK;
   for (uint32_t id = k->g->first, next; id != GNONE && rc == BS_OK; id = next) {
     next = k->g->nodes[id].next;
     if (!graph_is_product(k->g->nodes[id].op)) continue;
-    if (graph_count(&k->g->values[k->g->nodes[id].out[0]]) == 0)
-      return BS_OK; /* there is nothing to compute */
+    if (graph_count(&k->g->values[k->g->nodes[id].out[0]]) == 0) { /* there is nothing to compute */
+      empty++;
+      continue;
+    }
     bs_error why = BS_ERROR_INIT;
     rc = mark_alone(k, id, &layers, &why, err);
     if (why.code != BS_OK && first.code == BS_OK) first = why;
     products++;
   }
-  if (rc != BS_OK || layers > 0) return rc;
-  if (products == 0)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT",
-                        "the model has no product that a method could split");
+  if (rc != BS_OK || layers > 0 || (products == 0 && empty > 0)) return rc;
+  if (products == 0) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT", "the model has no product that a method could split");
+    bs_error_hint(err,
+                  "a method splits X W of a constant matrix W; `bsrun model explain M` lists the products, "
+                  "and --no-pass may leave one in parts");
+    return BS_UNSUPPORTED;
+  }
   bs_error_set(err, first.code, "BS-GRAPH-SPLIT", "method %s takes none of the model's %u products: %s",
                k->m->text, products, first.message);
   bs_error_hint(err, "%s", first.hint);

@@ -24,22 +24,23 @@ static int32_t add_option(gmethod_arm *arm, const char *key, const char *value, 
                                                                                           : no_memory(err);
 }
 
-/* Each of two methods takes the options that it has. */
+static int lists(const gmethod_arm *arm, const char *key) {
+  return bs_option_listed(arm->method->option_docs, key);
+}
+
+/* Each of two methods takes the options that it lists. One that neither lists goes to both, which refuse it.
+ */
 static int32_t copy_options(gmethod *m, const bs_session_options *o, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < o->n_method_options && rc == BS_OK; i++) {
-    bs_error why = BS_ERROR_INIT;
-    uint32_t taken = 0;
+    const char *key = o->method_keys[i], *value = o->method_values[i];
+    int listed = 0;
+    for (uint32_t k = 0; k < m->n_arms; k++) listed |= lists(&m->arms[k], key);
     for (uint32_t k = 0; k < m->n_arms && rc == BS_OK; k++) {
-      if (bs_method_check_options(m->arms[k].method, 1, &o->method_keys[i], &o->method_values[i], &why) !=
-          BS_OK)
-        continue;
-      rc = add_option(&m->arms[k], o->method_keys[i], o->method_values[i], err);
-      taken++;
+      if (listed && !lists(&m->arms[k], key)) continue;
+      rc = bs_method_check_options(m->arms[k].method, 1, &key, &value, err);
+      if (rc == BS_OK) rc = add_option(&m->arms[k], key, value, err);
     }
-    if (taken > 0 || rc != BS_OK) continue;
-    if (err != NULL) *err = why;
-    rc = why.code;
   }
   return rc;
 }
@@ -56,7 +57,8 @@ static int32_t add_repro(gmethod *m, uint32_t bits, bs_error *err) {
     gmethod_arm *arm = &m->arms[k];
     int given = 0;
     for (uint32_t i = 0; i < arm->n_options; i++) given |= strcmp(arm->keys[i], key) == 0;
-    if (given || bits == BS_BITS_RUNS || bs_method_check_options(arm->method, 1, &key, &value, NULL) != BS_OK)
+    if (given || bits == BS_BITS_RUNS || !lists(arm, key) ||
+        bs_method_check_options(arm->method, 1, &key, &value, NULL) != BS_OK)
       continue;
     rc = add_option(arm, key, value, err);
   }

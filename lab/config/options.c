@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/op/knob.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"

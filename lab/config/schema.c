@@ -89,17 +89,6 @@ static size_t option_names(const char *option_docs, const char *prefix, char (*s
   return n;
 }
 
-int bs_option_listed(const char *option_docs, const char *key) {
-  size_t want = strlen(key);
-  const char *line = option_docs;
-  while (line != NULL && *line != '\0') {
-    if (strcspn(line, "=:\n") == want && strncmp(line, key, want) == 0) return 1;
-    line = strchr(line, '\n');
-    if (line != NULL) line++;
-  }
-  return 0;
-}
-
 /* Every option of option_docs: "x, weights, bias". */
 static void option_list(char (*names)[128], size_t n, size_t prefix, char *out, size_t size) {
   size_t used = 0;

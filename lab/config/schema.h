@@ -78,8 +78,6 @@ void bs_schema_where(const bs_node *node, bs_error *err);
 #define bs_schema_refuse(node, err, id, ...) \
   (bs_error_set((err), BS_CONFIG, (id), __VA_ARGS__), bs_schema_where((node), (err)), (int32_t)BS_CONFIG)
 
-/* Is `key` one of an option_docs text ("key=default: text\n"...)? */
-int bs_option_listed(const char *option_docs, const char *key);
 /* The error for an unknown key at `node`: names the nearest of the schema and of option_docs (may be NULL).
  */
 int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *option_docs, bs_error *err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/knob.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/cores.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/op/knob.h"
 #include "core/plugin/registry.h"
 #include "lab/config/schema.h"
 #include "lab/ladder/ladder.h"

@@ -133,6 +133,15 @@ static json_t *peer_json(const benching *b, const bs_sampled *s) {
   return peer;
 }
 
+/* How the model is split; nothing of one rank. */
+static int add_ranks(json_t *row, const bs_model_ranks *k) {
+  if (k == NULL || k->method == NULL) return 0;
+  return json_object_set_new(row, "method", json_string(k->method)) |
+         json_object_set_new(row, "world_size", json_integer(k->n)) |
+         json_object_set_new(row, "comm", json_string(k->comm != NULL ? k->comm : "threads")) |
+         json_object_set_new(row, "threads_per_rank", json_integer(k->threads));
+}
+
 static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
   const bs_sampled_arm *arm = &s->arm[0];
   uint64_t flops, bytes;
@@ -158,6 +167,7 @@ static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
         json_object_set_new(row, "unclear",
                             unclear ? json_string(bs_unclear_name(BS_UNCLEAR_DISTURBED)) : json_null()) != 0;
   if (!bad && b->tokens > 0) bad = json_object_set_new(row, "tokens", json_integer(b->tokens)) != 0;
+  if (!bad) bad = add_ranks(row, b->request->ranks) != 0;
   if (!bad && b->peer != NULL) bad = json_object_set_new(row, "peer", peer_json(b, s)) != 0;
   json_decref(stats);
   json_decref(pairs);

@@ -104,6 +104,40 @@ static int32_t set_number(bs_node *config, const char *key, double value, bs_err
   return bs_config_set(config, key, text, err);
 }
 
+static int32_t set_given(bs_node *config, const char *key, const char *value, bs_error *err) {
+  return value != NULL ? bs_config_set_text(config, key, value, err) : BS_OK;
+}
+
+/* How the model is split, and where it is simulated. */
+static int32_t set_ranks(bs_node *config, const bs_model_ranks *k, bs_error *err) {
+  char key[80];
+  int32_t rc = set_given(config, "model.method", k->method, err);
+  if (rc == BS_OK) rc = set_number(config, "model.world_size", k->n, err);
+  if (rc == BS_OK) rc = set_given(config, "model.comm", k->comm, err);
+  if (rc == BS_OK && k->has_mask) rc = bs_config_set_text(config, "model.mask", k->mask.name, err);
+  if (rc == BS_OK && k->replicas > 1) rc = set_number(config, "model.replicas", k->replicas, err);
+  if (rc == BS_OK) rc = set_given(config, "model.machine", k->machine, err);
+  if (rc == BS_OK) rc = set_given(config, "model.algorithm", k->algorithm, err);
+  if (rc == BS_OK) rc = set_given(config, "model.topology", k->topology, err);
+  for (uint32_t i = 0; rc == BS_OK && i < k->n_options; i++) {
+    snprintf(key, sizeof key, "method.%.70s", k->keys[i]);
+    rc = bs_config_set_text(config, key, k->values[i], err);
+  }
+  return rc;
+}
+
+/* What changes the numbers beside sizes and files. */
+static int32_t set_numbers_of(bs_node *config, const bs_model_request *r, bs_error *err) {
+  static const char *const bits[] = {NULL, "batch", "tokens", "ranks"};
+  int32_t rc = set_given(config, "model.weights", r->weights, err);
+  if (rc == BS_OK) rc = set_given(config, "model.activations", r->activations, err);
+  if (rc == BS_OK && r->cache_dtype != 0)
+    rc = bs_config_set_text(config, "model.cache_dtype", bs_dtype_name(r->cache_dtype), err);
+  if (rc == BS_OK && r->tokenwise < sizeof bits / sizeof bits[0])
+    rc = set_given(config, "model.repro", bits[r->tokenwise], err);
+  return rc == BS_OK && r->choices.n > 0 ? set_words(config, "model.choices", &r->choices, err) : rc;
+}
+
 /* Makes the configuration of the request, in the words of the command line, with the absolute path. */
 static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_error *err) {
   const bs_model_request *r = q->model;
@@ -118,10 +152,8 @@ static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_err
   if (rc == BS_OK)
     rc = bs_config_set_text(config, "model.backend", r->backend != NULL ? r->backend : "cpu", err);
   if (rc == BS_OK) rc = set_number(config, "model.threads", r->threads, err);
-  if (rc == BS_OK && r->ranks != NULL) {
-    if (r->ranks->method != NULL) rc = bs_config_set_text(config, "model.method", r->ranks->method, err);
-    if (rc == BS_OK) rc = set_number(config, "model.world_size", r->ranks->n, err);
-  }
+  if (rc == BS_OK && r->ranks != NULL) rc = set_ranks(config, r->ranks, err);
+  if (rc == BS_OK) rc = set_numbers_of(config, r, err);
   if (rc == BS_OK) rc = set_number(config, "model.cache_tokens", (double)r->cache_tokens, err);
   if (rc == BS_OK) rc = set_words(config, "model.dims", &r->dims, err);
   if (rc == BS_OK) rc = set_words(config, "model.inputs", &r->inputs, err);

@@ -446,6 +446,8 @@ static int32_t run_cell(repro *r, const json_t *cells, size_t at, bs_error *why,
   size_t n = 0;
   char what[100];
   bs_error now = BS_ERROR_INIT;
+  if (json_object_get(cell, "launch") != NULL && why->code == BS_OK)
+    bs_error_set(why, BS_UNAVAILABLE, "BS-CERT-CELLS", "its ranks are processes");
   if (json_object_get(cell, "launch") != NULL)
     return skip(r, "ranks that are processes: --with repro=ranks --launch processes makes such cells", err);
   if (cut_of(cell) < 0) {

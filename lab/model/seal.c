@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/json.h"
 #include "lab/model/text_file.h"
@@ -165,6 +166,12 @@ static int32_t check_fields(const char *path, const json_t *seal, bs_error *err)
   return BS_OK;
 }
 
+static int32_t not_json(const char *path, const json_t *seal, const json_error_t *why, bs_error *err) {
+  char text[300] = "it is no JSON object";
+  if (seal == NULL) snprintf(text, sizeof text, "it is no JSON: line %d: %.200s", why->line, why->text);
+  return bad_seal(path, "BS-SEAL-BAD", text, "`bsrun sim seal` writes one", err);
+}
+
 int32_t bs_seal_read(const char *path, json_t **out, char out_hex[65], bs_error *err) {
   json_error_t why = {.text = ""};
   char *text = NULL;
@@ -173,8 +180,7 @@ int32_t bs_seal_read(const char *path, json_t **out, char out_hex[65], bs_error 
   if (rc == BS_OK) hash_of(text, out_hex);
   json_t *seal = rc == BS_OK ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
   free(text);
-  if (rc == BS_OK && !json_is_object(seal))
-    rc = bad_seal(path, "BS-SEAL-BAD", "it is no JSON object", "`bsrun sim seal` writes one", err);
+  if (rc == BS_OK && !json_is_object(seal)) rc = not_json(path, seal, &why, err);
   if (rc == BS_OK) rc = check_fields(path, seal, err);
   if (rc == BS_OK)
     *out = seal;
@@ -184,6 +190,17 @@ int32_t bs_seal_read(const char *path, json_t **out, char out_hex[65], bs_error 
 }
 
 /* ---- the score ------------------------------------------------------------------------------- */
+
+/* What disturbed the measurement, or that its ranks shared cores. */
+static int add_cause(json_t *row, const json_t *measured, int clear) {
+  char text[120];
+  const double threads = bs_get_number(measured, "world_size") * bs_get_number(measured, "threads_per_rank");
+  const char *cause = bs_get_text(json_object_get(measured, "disturbance"), "cause");
+  if (!clear) return json_object_set_new(row, "why", bs_json_of_text(cause));
+  if (threads <= bs_machine_cores()) return 0;
+  snprintf(text, sizeof text, "%.0f threads of all ranks share %u cores", threads, bs_machine_cores());
+  return json_object_set_new(row, "why", json_string(text));
+}
 
 /* The measured fields of a row that can be compared. */
 static int add_measured(json_t *row, const json_t *measured) {
@@ -195,7 +212,7 @@ static int add_measured(json_t *row, const json_t *measured) {
     bad |= json_object_set(row, kept[i], json_object_get(measured, kept[i])) != 0;
   bad |= json_object_set_new(row, "error_percent", json_real(100 * (predicted / seconds - 1))) != 0;
   bad |= json_object_set_new(row, "word", json_string(clear ? "covered" : "UNCLEAR")) != 0;
-  return !bad;
+  return !bad && add_cause(row, measured, clear) == 0;
 }
 
 int32_t bs_seal_judge(const json_t *cell, const json_t *measured, const char *why, json_t **out,
@@ -227,11 +244,12 @@ int32_t bs_seal_judge(const json_t *cell, const json_t *measured, const char *wh
 }
 
 json_t *bs_seal_score(const json_t *rows) {
-  json_int_t covered = 0, within[3] = {0}, worst = 0;
+  json_int_t covered = 0, measured = 0, within[3] = {0}, worst = 0;
   double sum = 0, sum_abs = 0, most = 0;
   const json_t *row;
   size_t i;
   json_array_foreach(rows, i, row) {
+    measured += json_object_get(row, "measured_s") != NULL;
     if (strcmp(bs_get_text(row, "word"), "covered") != 0) continue;
     const double error = bs_get_number(row, "error_percent"), size = fabs(error);
     covered++;
@@ -246,9 +264,9 @@ json_t *bs_seal_score(const json_t *rows) {
   }
   const double n = (double)covered;
   return json_pack(
-      "{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "registered", (json_int_t)json_array_size(rows),
-      "covered", covered, "within_10", within[0], "within_15", within[1], "within_30", within[2],
-      "mean_percent", covered > 0 ? json_real(sum_abs / n) : json_null(), "bias_percent",
+      "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "registered", (json_int_t)json_array_size(rows),
+      "measured", measured, "covered", covered, "within_10", within[0], "within_15", within[1], "within_30",
+      within[2], "mean_percent", covered > 0 ? json_real(sum_abs / n) : json_null(), "bias_percent",
       covered > 0 ? json_real(sum / n) : json_null(), "worst_percent",
       covered > 0 ? json_real(most) : json_null(), "worst", covered > 0 ? json_integer(worst) : json_null());
 }

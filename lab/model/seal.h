@@ -24,14 +24,15 @@ int32_t bs_seal_text(json_t *seal, char **out_text, char out_hex[65], bs_error *
 int32_t bs_seal_read(const char *path, json_t **out, char out_hex[65], bs_error *err);
 
 /* Adds to a cell what was measured: `measured` is a row of `model bench`, or NULL with the reason in `why`.
- * *out is the row of a score: the fields of the cell, measured_s, low_s, high_s, error_percent, and `word`:
- * "covered", "UNCLEAR" (the machine was disturbed), "no prediction" or "not measured". BS_INPUT,
- * BS-SEAL-MODEL: the measured run has other work than the sealed one. */
+ * *out is the row of a score: the fields of the cell, measured_s, low_s, high_s, error_percent, `why` (what
+ * disturbed it, or that ranks shared cores), and `word`: "covered", "UNCLEAR" (the machine was disturbed),
+ * "no prediction" or "not measured". BS_INPUT, BS-SEAL-MODEL: the measured run has other work than the sealed
+ * one. */
 int32_t bs_seal_judge(const json_t *cell, const json_t *measured, const char *why, json_t **out,
                       bs_error *err);
 
-/* {registered, covered, within_10, within_15, within_30 (cells that are covered and whose error is at most so
- * many percent), mean_percent (of |error|), bias_percent, worst_percent, worst (the cell's number from 1)} of
- * rows of bs_seal_judge. Without a covered cell the last four are null. */
+/* {registered, measured, covered, within_10, within_15, within_30 (cells that are covered and whose error is
+ * at most so many percent), mean_percent (of |error|), bias_percent, worst_percent, worst (the cell's number
+ * from 1)} of rows of bs_seal_judge. Without a covered cell the last four are null. */
 json_t *bs_seal_score(const json_t *rows);
 #endif
