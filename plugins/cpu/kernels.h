@@ -345,6 +345,8 @@ typedef struct cpu_kernels {
   /* Copies n bf16, the second of each pair first, for a last odd one a zero; extends *io. to NULL: extends
    * *io alone. */
   void (*bf16_swap)(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io);
+  /* A panel of so many pairs with the second of each pair first: `dot` then has the order of dot_up. */
+  void (*bf16_swap_panel)(void *to, const void *panel, int64_t pairs);
   const cpu_amx *amx; /* bf16 by tiles; NULL: not available */
   /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
   void (*widen[3])(float *dst, const void *panel, int64_t k);
@@ -467,6 +469,7 @@ extern const cpu_quant_fns cpu_quant_avx512_vnni;
 void cpu_avx512_vnni_pairs(const cpu_pairs *tile);
 void cpu_avx512_bf16_dot(const cpu_tile *tile);
 void cpu_avx512_bf16_dot_up(const cpu_tile *tile);
+void cpu_avx512_bf16_swap_panel(void *to, const void *panel, int64_t pairs);
 void cpu_avx512_bf16_swap(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io);
 #define CPU_DOT24_TOKENS 16
 void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);

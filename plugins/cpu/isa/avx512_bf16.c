@@ -101,6 +101,14 @@ void cpu_avx512_bf16_dot_up(const cpu_tile *t) {
   dot_any(1, t);
 }
 
+void cpu_avx512_bf16_swap_panel(void *to, const void *panel, int64_t pairs) {
+  const char *from = panel;
+  char *at = to;
+  for (int64_t i = 0; i < pairs; i++)
+    _mm512_storeu_si512(at + i * 4 * CPU_PANEL,
+                        _mm512_rol_epi32(_mm512_loadu_si512(from + i * 4 * CPU_PANEL), 16));
+}
+
 void cpu_avx512_bf16_swap(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io) {
   const __m512i magnitude = _mm512_set1_epi16(0x7fff), one = _mm512_set1_epi16(1);
   __m512i least = _mm512_loadu_si512(io->least), most = _mm512_loadu_si512(io->most);

@@ -146,13 +146,6 @@ static void multiply_panels(const matmul_plan *plan, const cpu_dense_chunk *c, i
   }
 }
 
-/* The panel with the second column of each pair first: then `dot` has the order of dot_up. */
-static const void *turned_panel(const cpu_packed *w, const cpu_tile *t, int64_t first, float *room) {
-  cpu_bf16_range unused = {{0}, {0}};
-  w->state->kernels.bf16_swap((uint16_t *)room, t->w, cpu_packed_length(w, first) * CPU_PANEL, &unused);
-  return room;
-}
-
 /* Multiplies one K block of a chunk: one panel after the other, or several together. */
 static void multiply_block(const cpu_dense_plan *all, const cpu_dense_chunk *c, int64_t first, int64_t count,
                            const float *x) {
@@ -184,7 +177,10 @@ static void multiply_block(const cpu_dense_plan *all, const cpu_dense_chunk *c, 
       kernels->widen[plan->w_index](c->s->panel, t.w, count);
       t.w = c->s->panel;
     }
-    if (turn) t.w = turned_panel(w, &t, first, c->s->panel);
+    if (turn) {
+      kernels->bf16_swap_panel(c->s->panel, t.w, cpu_packed_length(w, first) / 2);
+      t.w = c->s->panel;
+    }
     multiply_panels(plan, c, groups, t, tile, x_size,
                     c->tokens < plan->ahead ? NULL : cpu_dense_next(w, c, p + panels, first));
     p += panels;
