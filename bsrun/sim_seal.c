@@ -192,7 +192,7 @@ static json_t *cell_without(const json_t *words, const char *why) {
     if (strcmp(name, "--method") == 0) json_object_set(cell, "method", json_array_get(words, i + 1));
     if (strcmp(name, "--world-size") == 0)
       json_object_set_new(cell, "world_size",
-                          json_integer(atoll(json_string_value(json_array_get(words, i + 1)))));
+                          json_integer(strtoll(json_string_value(json_array_get(words, i + 1)), NULL, 10)));
   }
   return cell;
 }

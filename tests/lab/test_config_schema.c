@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_config_schema.c - the key table against itself and against wrong trees: unknown keys with the nearest
  * name and the place, types, ranges, notes for keys without effect. */
-#include "lab/config/schema.h"
 #include "core/op/knob.h"
+#include "lab/config/schema.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 
