@@ -84,8 +84,7 @@ static int32_t run_entries(repro *r, const bs_tensor *inputs, int64_t at, int64_
 /* The rows that a cut has; 0: it is another one's for so few. */
 static int64_t rows_of(const repro *r, const repro_cut *c) {
   const int64_t all = (int64_t)r->rows;
-  if (c->beside != r->beside) return 0;
-  if (!r->cached) return c->length == 0 && (c->each == 0 || (c->each == 1 && all > 1)) ? all : 0;
+  if (c->beside != r->beside || (!r->cached && c->each == 1 && all == 1)) return 0;
   if (c->each > 1 || c->each < 0) return all > 2 && all > c->each ? all : 0;
   return c->length > 0 ? (c->length < all ? c->length : 0) : all;
 }
@@ -303,7 +302,7 @@ static int32_t run_beside(repro *r, bs_error *err) {
   static const int beside[] = {ONE_AT_A_TIME + 3, ONE_AT_A_TIME + 4};
   bs_error why = BS_ERROR_INIT;
   if (!r->cached)
-    return skip(r, "lengths, cuts, sequences side by side: the model has no key-value cache", err);
+    return skip(r, "lengths of a sequence, and sequences side by side: the model has no key-value cache", err);
   r->beside = BESIDE;
   int32_t rc = run_session(r, r->asked->bits, beside, 2, r->cells, &why);
   r->beside = 0;

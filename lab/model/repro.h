@@ -19,13 +19,13 @@ typedef struct bs_repro_asked {
 
 /* Runs the model of `request` once, and then again in every cell of a grid. Cells differ in threads and in
  * tables of the cpu plugin; for a model with a key-value cache also in the length of the sequence, its cut
- * into runs, and in other sequences of the same runs; for others in the batch. Each number of an output is
- * compared with the first run's, bit by bit; every NaN is equal. The control runs without the promise and
- * should differ. *out: {blockshock_bits, word, definition, model, asked, files, made_constants, inputs,
- * output: {numbers, sha256, rows: [8 digits of each]}, cells: [{table, threads, run, compared, differ, first,
- * equal, and over ranks: ranks, launch}], control: {the same}, not_compared: [text], failed, build, machine}
- * (certificate.h). A cell that differs is no error. BS_UNSUPPORTED: the session cannot be opened so, or the
- * model has no numbers. */
+ * into runs, and in other sequences of the same runs; for others in the entries of the batch that a run has.
+ * Each number of an output is compared with the first run's, bit by bit; every NaN is equal. The control runs
+ * without the promise and should differ. *out: {blockshock_bits, word, definition, model, asked, files,
+ * made_constants, inputs, output: {numbers, sha256, rows: [8 digits of each]}, cells: [{table, threads, run,
+ * compared, differ, first, equal, and over ranks: ranks, launch}], control: {the same}, not_compared: [text],
+ * failed, build, machine} (certificate.h). A cell that differs is no error. BS_UNSUPPORTED: the session
+ * cannot be opened so, or the model has no numbers. */
 int32_t bs_model_repro(const bs_model_request *request, const bs_repro_asked *asked, json_t **out,
                        bs_error *err);
 
