@@ -14,7 +14,7 @@ enum { MOST_OURS = 400 }; /* runs whose records are shown next to the original's
 
 static const args_option report_options[] = {
     {OPT_OUTPUT, "html (the page, the default), table, md, csv, json or jsonl", 0},
-    {OPT_TO, "default of html: report.html, of others: -", 0},
+    {OPT_TO, "the page, as HTML; default: report.html, with another -o none", 0},
     {OPT_TO_SVG, NULL, 0},
     {OPT_TO_CSV, NULL, 0},
     {OPT_ORIGINAL, NULL, 0},
