@@ -302,7 +302,8 @@ static int32_t run_beside(repro *r, bs_error *err) {
   static const int beside[] = {ONE_AT_A_TIME + 3, ONE_AT_A_TIME + 4};
   bs_error why = BS_ERROR_INIT;
   if (!r->cached)
-    return skip(r, "lengths of a sequence, and sequences side by side: the model has no key-value cache", err);
+    return skip(r, "lengths of a sequence, and sequences side by side: the model has no key-value cache",
+                err);
   r->beside = BESIDE;
   int32_t rc = run_session(r, r->asked->bits, beside, 2, r->cells, &why);
   r->beside = 0;
