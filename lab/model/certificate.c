@@ -463,11 +463,16 @@ static int32_t same_input(const json_t *want, const json_t *has, bs_error *err) 
 }
 
 int32_t bs_certificate_same_inputs(const json_t *certificate, const json_t *now, bs_error *err) {
-  const json_t *row, *has = json_object_get(now, "inputs");
+  const json_t *want = json_object_get(certificate, "inputs"), *has = json_object_get(now, "inputs"), *row;
   int32_t rc = BS_OK;
   size_t i;
-  json_array_foreach(json_object_get(certificate, "inputs"), i, row) {
+  json_array_foreach(want, i, row) {
     if (rc == BS_OK) rc = same_input(row, named(has, text_of(row, "name")), err);
+  }
+  json_array_foreach(has, i, row) {
+    if (rc == BS_OK && named(want, text_of(row, "name")) == NULL)
+      rc = bs_error_set(err, BS_INPUT, "BS-CERT-INPUT",
+                        "the model has the input '%.100s', the certificate has not", text_of(row, "name"));
   }
   return rc;
 }

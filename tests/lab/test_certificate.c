@@ -141,6 +141,18 @@ START_TEST(each_flipped_digit_is_named) {
 }
 END_TEST
 
+START_TEST(an_input_that_is_left_out_is_named) {
+  write_gpt2();
+  json_t *made = make();
+  json_array_clear(json_object_get(made, "inputs"));
+  ck_assert_msg(
+      check(made) == NULL && err.code == BS_INPUT &&
+          strstr(err.message, "the model has the input 'input_ids', the certificate has not") != NULL,
+      "%d %s", err.code, err.message);
+  json_decref(made);
+}
+END_TEST
+
 /* A certificate that tells the truth of the files, but not of what they give. */
 START_TEST(other_outputs_name_cell_and_row) {
   static const char *const zeros = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -338,6 +350,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{equal_outputs_pass_in_every_cell},
                              {each_flipped_digit_is_named},
+                             {an_input_that_is_left_out_is_named},
                              {other_outputs_name_cell_and_row},
                              {a_changed_model_is_named},
                              {linked_files_have_the_names_of_links},
