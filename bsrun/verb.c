@@ -166,11 +166,21 @@ void bsrun_verb_help(const bsrun_verb *of, const bsrun_verb *verb) {
   }
 }
 
+/* The first sub-verbs with their summaries, in so many lines; of the others the names. */
+static void print_first_subverbs(const bsrun_verb *verb, int lines) {
+  int n = 0;
+  while (verb->subverbs[n] != NULL) n++;
+  const int shown = n <= lines ? n : lines - 1;
+  for (int i = 0; i < shown; i++) printf("%-9s %s\n", verb->subverbs[i]->name, verb->subverbs[i]->summary);
+  for (int i = shown; i < n; i++)
+    printf("%s%s%s", i == shown ? "more:     " : ", ", verb->subverbs[i]->name, i + 1 == n ? "\n" : "");
+}
+
 /* For a verb that was typed alone: at most SHORT_LINES lines. */
 static void help_short(const bsrun_verb *verb) {
   const int lines = print_usage(NULL, verb);
   if (verb->subverbs != NULL) {
-    print_subverbs(verb);
+    print_first_subverbs(verb, SHORT_LINES - lines - 1);
     printf("`bsrun help %s VERB` has the options of each\n", verb->name);
     return;
   }
