@@ -32,7 +32,7 @@ typedef struct command {
   args words;
 } command;
 
-/* Opens the words of a command, without `threads` where they are simulated, with more words behind. */
+/* Opens the words of a command, without `threads` where they are simulated, and adds the words of `more`. */
 static int32_t command_open(const json_t *words, int simulated, const char *const *more, size_t n_more,
                             command *out, bs_error *err) {
   const json_t *word;
@@ -126,15 +126,21 @@ static const args_option seal_options[] = {
     ARGS_HELP,
 };
 
-static const bs_field seal_fields[] = {{"model", "MODEL", BS_FIELD_FOLD, 0},
+/* Of cells that are predicted, and of those that are measured too. */
+static const bs_field cell_fields[] = {{"model", "MODEL", BS_FIELD_FOLD, 0},
                                        {"work", "", 0, 0},
                                        {"tokens", "tokens", BS_FIELD_RIGHT, 0},
                                        {"cache_tokens", "in cache", BS_FIELD_RIGHT, 0},
                                        {"method", "METHOD", BS_FIELD_FOLD, 0},
                                        {"world_size", "P", BS_FIELD_RIGHT, 0},
                                        {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
+                                       {"measured_s", "MEASURED s", BS_FIELD_RIGHT, 4},
+                                       {"low_s", "95 % from", BS_FIELD_RIGHT, 4},
+                                       {"high_s", "to", BS_FIELD_RIGHT, 4},
+                                       {"error_percent", "ERROR %", BS_FIELD_RIGHT, 3},
                                        {"limit", "limit", 0, 0},
                                        {"domain", "domain", 0, 0},
+                                       {"word", "", 0, 0},
                                        {"why", "", 0, 0},
                                        {"command_line", "COMMAND", BS_FIELD_WIDE, 0}};
 
@@ -279,7 +285,7 @@ static int32_t seal_write(const args *a, json_t *seal, bs_error *err) {
 }
 
 /* A table of cells; each has its command as one line. */
-static int32_t print_cells(int format, const bs_field *fields, size_t n, const json_t *cells, bs_error *err) {
+static int32_t print_cells(int format, const json_t *cells, bs_error *err) {
   json_t *rows = json_array(), *cell;
   size_t i;
   json_array_foreach(cells, i, cell) {
@@ -289,7 +295,8 @@ static int32_t print_cells(int format, const bs_field *fields, size_t n, const j
     json_array_append_new(rows, row);
     free(line);
   }
-  const int32_t rc = bs_report_print(stdout, format, fields, n, rows, err);
+  const int32_t rc =
+      bs_report_print(stdout, format, cell_fields, sizeof cell_fields / sizeof cell_fields[0], rows, err);
   json_decref(rows);
   return rc;
 }
@@ -319,8 +326,7 @@ static int32_t run_seal(const args *a, bs_error *err) {
   if (rc == BS_OK && format == BS_FORMAT_JSON)
     rc = model_print_json(seal, err);
   else if (rc == BS_OK)
-    rc = print_cells(format, seal_fields, sizeof seal_fields / sizeof seal_fields[0],
-                     json_object_get(seal, "cells"), err);
+    rc = print_cells(format, json_object_get(seal, "cells"), err);
   json_decref(commands);
   json_decref(seal);
   return rc;
@@ -351,26 +357,11 @@ const bsrun_verb sim_seal_verb = {
 
 static const args_option score_options[] = {
     {OPT_SECONDS, "of each cell; default: 2. The warm-up takes at most as long", 0},
+    {OPT_PLUGIN, NULL, 0},
     ARGS_TABLE,
     {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
-
-static const bs_field score_fields[] = {{"model", "MODEL", BS_FIELD_FOLD, 0},
-                                        {"work", "", 0, 0},
-                                        {"tokens", "tokens", BS_FIELD_RIGHT, 0},
-                                        {"cache_tokens", "in cache", BS_FIELD_RIGHT, 0},
-                                        {"method", "METHOD", BS_FIELD_FOLD, 0},
-                                        {"world_size", "P", BS_FIELD_RIGHT, 0},
-                                        {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
-                                        {"measured_s", "MEASURED s", BS_FIELD_RIGHT, 4},
-                                        {"low_s", "95 % from", BS_FIELD_RIGHT, 4},
-                                        {"high_s", "to", BS_FIELD_RIGHT, 4},
-                                        {"error_percent", "ERROR %", BS_FIELD_RIGHT, 3},
-                                        {"domain", "domain", 0, 0},
-                                        {"word", "", 0, 0},
-                                        {"why", "", 0, 0},
-                                        {"command_line", "COMMAND", BS_FIELD_WIDE, 0}};
 
 /* The row of that work; NULL: none. */
 static const json_t *row_of(const json_t *rows, const json_t *cell) {
@@ -390,14 +381,27 @@ typedef struct scoring {
 /* Measures the command of a cell, if it is not that of the cell before. */
 static int32_t measure(const args *a, const json_t *cell, size_t at, size_t of, scoring *io, bs_error *err) {
   const json_t *words = json_object_get(cell, "command");
-  const char *more[3] = {"--quiet", "--seconds", args_value(a, "seconds")};
+  const char *more[2 * MOST_SETTINGS + 3] = {"--quiet"}, **plugins = NULL;
+  size_t n = 1, n_plugins = 0;
   if (io->measured != NULL && json_equal(io->measured, words)) return BS_OK;
   json_decref(io->rows);
   io->measured = words;
   io->rows = NULL;
   io->why[0] = '\0';
   tell_command(a, words, at, of);
-  const int32_t rc = command_rows(words, 0, more, more[2] != NULL ? 3 : 1, &io->rows, err);
+  int32_t rc = args_values(a, "plugin", &plugins, &n_plugins, err);
+  if (rc == BS_OK && n_plugins > MOST_SETTINGS)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "over %d --plugin", MOST_SETTINGS);
+  for (size_t i = 0; rc == BS_OK && i < n_plugins; i++) {
+    more[n++] = "--plugin";
+    more[n++] = plugins[i];
+  }
+  if (args_has(a, "seconds")) {
+    more[n++] = "--seconds";
+    more[n++] = args_value(a, "seconds");
+  }
+  if (rc == BS_OK) rc = command_rows(words, 0, more, n, &io->rows, err);
+  free(plugins);
   if (rc != BS_OK && !is_mistake(rc)) {
     snprintf(io->why, sizeof io->why, "%s", err != NULL ? err->message : "");
     bs_error_clear(err);
@@ -444,8 +448,7 @@ static int32_t print_score(int format, const json_t *rows, json_t *score, bs_err
     json_object_set(score, "rows", (json_t *)(uintptr_t)rows);
     return model_print_json(score, err);
   }
-  const int32_t rc =
-      print_cells(format, score_fields, sizeof score_fields / sizeof score_fields[0], rows, err);
+  const int32_t rc = print_cells(format, rows, err);
   if (rc == BS_OK && readable) print_summary(score, rows);
   return rc;
 }
@@ -510,7 +513,8 @@ const bsrun_verb sim_score_verb = {
         "Measures each cell of a seal as `model bench` does. A row has the predicted and the measured\n"
         "time, the 95 % interval of the measured one, and the error, predicted / measured - 1. A cell\n"
         "counts as covered if it was predicted, and measured on a machine that was not disturbed.\n"
-        "Shares within 10, 15 and 30 % are of all registered cells. A seal that was changed is refused\n"
+        "Shares within 10, 15 and 30 % are of all registered cells. Plugins of the models are given again:\n"
+        "a seal starts none. A seal that was changed is refused\n"
         "(exit 4). Exit 15: a cell is not covered.\n",
     .examples =
         "  bsrun sim score seal.json\n"
