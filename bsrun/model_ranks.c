@@ -138,12 +138,13 @@ static int32_t refuse_sets(const args *a, const bs_method *const *methods, size_
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     char key[80];
     int ours = 0, listed = 0;
+    const int of_method = strncmp(sets[i], "method.", 7) == 0;
     snprintf(key, sizeof key, "%.*s", (int)strcspn(sets[i], "="), sets[i]);
     for (size_t k = 0; k < sizeof sections / sizeof sections[0]; k++)
       ours |= strncmp(key, sections[k], strlen(sections[k])) == 0;
-    for (size_t k = 0; k < n_methods; k++)
-      listed |= bs_option_listed(methods[k]->option_docs, key + strcspn(key, ".") + 1);
-    if (!ours || bs_schema_find(key) == NULL || (strncmp(key, "method.", 7) == 0 && listed)) continue;
+    for (size_t k = 0; k < n_methods && of_method; k++)
+      listed |= bs_option_listed(methods[k]->option_docs, key + strlen("method."));
+    if (!ours || bs_schema_find(key) == NULL || listed) continue;
     rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--set %s has no effect on a model over ranks", key);
     bs_error_hint(
         err, "--method, -P, --threads and --mask NAME are options; method.KEY is an option of the method");
