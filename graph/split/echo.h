@@ -36,7 +36,7 @@ int32_t glead_layer(const gcore *core, const glayer *layer, const bs_source *wei
 /* An earlier layer that serves this one as well, where ranks have no values and follow each other; else NULL.
  */
 const glayer *glead_like(const gcore *core, const glayer *layer);
-/* The lead has done what it told, with rc. Returns rc, or an echo's error. */
+/* The lead has done what its message says, with rc. Returns rc, or an echo's error. */
 int32_t glead_done(glead *tell, int32_t rc, bs_error *err);
 /* The lead has bound its session, or failed. Echoes then have plans for what is bound. */
 int32_t glead_end(glead *tell, const bs_session *session, bs_error *err);

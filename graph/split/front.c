@@ -99,7 +99,7 @@ static int32_t ready(const gfront *f, bs_error *err) {
   return rc == BS_OK && f->processes ? gsession_ready(gfront_lead(f), &tokens, err) : rc;
 }
 
-/* The same for a call whose caller sees the values of nodes. */
+/* Makes the session ready for a call whose caller sees the values of nodes. */
 static int32_t ready_to_see(const gfront *f, const char *what, bs_error *err) {
   int32_t rc = gfront_leads(f, err);
   if (rc == BS_OK) rc = gdevice_has_values(gfront_lead(f)->rank, what, err);
@@ -355,7 +355,8 @@ int32_t gfront_trace(gfront *f, void (*each)(void *user, const bs_node_trace *ro
 
 /* ---- calls in which ranks do not meet -------------------------------------------------------- */
 
-/* Where ranks are processes, these calls change rank 0 alone. Its next run sends the state to the others. */
+/* If ranks are processes, these calls change rank 0 alone. The next run of rank 0 sends its state to the
+ * others. */
 
 /* Inputs are the caller's memory for all ranks; an output that the caller gives memory for is the lead's. */
 int32_t gfront_set(gfront *f, uint32_t port, const bs_tensor *tensor, bs_error *err) {

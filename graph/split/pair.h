@@ -104,8 +104,8 @@ typedef struct gsplit {
   uint32_t ranks;             /* of the last gsplit_for; 0: none */
 } gsplit;
 
-/* Regions and roles of a graph after its passes. What has none is no error: every product is alone then.
- * BS_NO_MEMORY. */
+/* Regions and roles of a graph after its passes. A graph without regions is no error: every product is alone
+ * then. BS_NO_MEMORY. */
 int32_t gsplit_find(const graph *g, gsplit **out_split, bs_error *err);
 void gsplit_free(gsplit *split);
 /* Sets `refused` of each region for `ranks` ranks (at least 1), and `ranks`. */

@@ -175,7 +175,7 @@ static int32_t check_threads(const json_t *ranks, json_int_t threads, size_t cel
              : bad("cells", (long long)cell, "ranks", "1 to 16384 over its threads", err);
 }
 
-/* over: the certificate is of a model over ranks. */
+/* over: 1 if the model was run over ranks. */
 static int32_t check_cells(const json_t *root, int over, bs_error *err) {
   const json_t *cell;
   int32_t rc = BS_OK;
@@ -198,7 +198,7 @@ static int32_t check_cells(const json_t *root, int over, bs_error *err) {
   return rc;
 }
 
-/* The fields over ranks are all there, or none is. */
+/* Checks that the fields over ranks are all there, or are all missing. */
 static int32_t check_ranks(const json_t *root, int *out_over, bs_error *err) {
   int over = strcmp(json_string_value(json_object_get(root, "word")), "ranks") == 0;
   int32_t rc = BS_OK;

@@ -126,7 +126,7 @@ static int32_t set_ranks(bs_node *config, const bs_model_ranks *k, bs_error *err
   return rc;
 }
 
-/* What changes the numbers beside sizes and files. */
+/* Writes the settings that change numbers. Sizes and files are written elsewhere. */
 static int32_t set_numbers_of(bs_node *config, const bs_model_request *r, bs_error *err) {
   static const char *const bits[] = {NULL, "batch", "tokens", "ranks"};
   int32_t rc = set_given(config, "model.weights", r->weights, err);
