@@ -32,6 +32,11 @@ BS_API int bs_rank_is_alone(const bs_rank *rank);
 /* The world of a rank, and the name of its backend. */
 BS_API bs_world *bs_rank_world(const bs_rank *rank);
 BS_API const char *bs_rank_backend(const bs_rank *rank);
+/* Copies bytes between the host's memory and the backend's, or within the backend's (enum bs_copy_kind), in
+ * the order of the rank's default stream. bs_rank_sync waits; until then host memory that is read or written
+ * stays as it is. */
+BS_API int32_t bs_rank_copy(bs_rank *rank, void *to, const void *from, uint64_t bytes, uint32_t kind,
+                            bs_error *err);
 /* Plans, waits and copies of the rank are counted there from now on; NULL: no longer. The caller's. */
 BS_API void bs_rank_watch(bs_rank *rank, bs_watch *watch);
 /* Fails an entered world, as an error of rank_main fails one that runs: ranks that are other processes are

@@ -354,6 +354,19 @@ int32_t bs_memory_tensor_read(bs_rank *rank, const bs_source *source, int64_t ro
   return read_panels(rank, source, row, cols, out, err);
 }
 
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+int32_t bs_rank_copy(bs_rank *rank, void *to, const void *from, uint64_t bytes, uint32_t kind,
+                     bs_error *err) {
+  const bs_backend *backend = rank->world->backend;
+  if (bytes == 0) return BS_OK;
+  if (rank->ops.watch != NULL && kind != BS_COPY_DEVICE_TO_DEVICE) rank->ops.watch->copied_bytes += bytes;
+  if ((backend->flags & BS_BACKEND_HOST_MEMORY) == 0)
+    return backend->mem_copy(rank->device, to, from, bytes, kind, NULL, err);
+  memcpy(to, from, (size_t)bytes);
+  return BS_OK;
+}
+
 /* ---- copy out ------------------------------------------------------------------------------- */
 
 int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err) {

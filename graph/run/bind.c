@@ -121,7 +121,10 @@ static void forget_ports(bs_session *s) {
   const uint32_t n = bs_session_port_count(s);
   int given = s->workspace != NULL;
   for (uint32_t i = s->graph->model->n_inputs; i < n; i++) given |= s->memory[i] != NULL;
-  if (given && s->bound != NULL) gbinding_place(s->bound, s->bound->own_arena);
+  if (s->bound != NULL && s->rank->apart)
+    for (uint32_t i = 0; i < n; i++) gports_set(s->bound, i, NULL);
+  else if (given && s->bound != NULL)
+    gbinding_place(s->bound, s->bound->own_arena);
   memset(s->memory, 0, n * sizeof *s->memory);
   s->workspace = NULL;
 }

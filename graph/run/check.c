@@ -11,6 +11,7 @@
 #include "core/base/deviation.h"
 #include "core/base/error.h"
 #include "core/base/memory.h"
+#include "core/world/executor.h"
 #include "graph/run/args.h"
 #include "graph/run/check_inside.h"
 #include "graph/run/session.h"
@@ -28,36 +29,66 @@ typedef struct checking {
   bs_error *err;
 } checking;
 
-/* Gives every TEMP separate memory, so that a node which writes too much is found. */
+/* Memory of the rank for a value, and what it begins with. */
+static int32_t guarded(checking *c, uint64_t bytes, unsigned char **out_memory) {
+  const uint64_t all = bytes + 2u * GUARD;
+  unsigned char *host = aligned_alloc(64, (size_t)((all + 63u) & ~UINT64_C(63)));
+  void *device = NULL;
+  if (host == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  memset(host, GUARD_BYTE, GUARD);
+  memset(host + GUARD, POISON, bytes);
+  memset(host + GUARD + bytes, GUARD_BYTE, GUARD);
+  *out_memory = host;
+  if (!c->s->rank->apart) return BS_OK;
+  *out_memory = NULL;
+  pthread_mutex_lock(&c->s->core->lock);
+  int32_t rc = gdevice_take(c->s->core, c->s->rank, "a value of a check", all, c, &device, c->err);
+  pthread_mutex_unlock(&c->s->core->lock);
+  if (rc == BS_OK) rc = bs_rank_copy(c->s->rank->rank, device, host, all, BS_COPY_HOST_TO_DEVICE, c->err);
+  if (rc == BS_OK) rc = bs_rank_sync(c->s->rank->rank, c->err);
+  free(host);
+  *out_memory = device;
+  return rc;
+}
+
+/* Gives every TEMP separate memory, so that a node which writes too much is found. The rank is entered. */
 static int32_t spread_out(checking *c) {
   const graph *g = c->b->g;
   uint64_t all = 0;
   for (uint32_t i = 0; i < g->n_values; i++)
     if (g->values[i].kind == GV_TEMP) all += graph_bytes(&g->values[i]) + 2u * GUARD;
-  const int32_t rc =
-      bs_memory_fits(all, "BS-GRAPH-MEMORY", "all values of the model, each by itself,", c->err);
-  if (rc != BS_OK) return rc;
-  for (uint32_t i = 0; i < g->n_values; i++) {
+  int32_t rc = gdevice_fits(c->s->rank, all, "all values of the model, each by itself,", c->err);
+  for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++) {
     if (g->values[i].kind != GV_TEMP) continue;
-    const uint64_t bytes = graph_bytes(&g->values[i]);
-    c->memory[i] = aligned_alloc(64, (size_t)((bytes + 2u * GUARD + 63u) & ~UINT64_C(63)));
-    if (c->memory[i] == NULL)
-      return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-    memset(c->memory[i], GUARD_BYTE, GUARD);
-    memset(c->memory[i] + GUARD, POISON, bytes);
-    memset(c->memory[i] + GUARD + bytes, GUARD_BYTE, GUARD);
-    gbinding_set_root(c->b, i, c->memory[i] + GUARD);
+    rc = guarded(c, graph_bytes(&g->values[i]), &c->memory[i]);
+    if (rc == BS_OK) gbinding_set_root(c->b, i, c->memory[i] + GUARD);
   }
-  return BS_OK;
+  return rc;
 }
 
-static int guards_whole(const checking *c, uint32_t root) {
+static void drop_spread(checking *c) {
+  for (uint32_t i = 0; i < c->b->g->n_values && c->memory != NULL && !c->s->rank->apart; i++)
+    free(c->memory[i]);
+  free(c->memory);
+  pthread_mutex_lock(&c->s->core->lock);
+  gdevice_drop(c->s->core, c);
+  pthread_mutex_unlock(&c->s->core->lock);
+}
+
+static int32_t guards_whole(const checking *c, uint32_t root, int *out_whole) {
+  bs_rank *rank = c->s->rank->rank;
   const unsigned char *m = c->memory[root];
-  if (m == NULL) return 1;
-  const unsigned char *end = m + GUARD + graph_bytes(&c->b->g->values[root]);
-  for (uint32_t i = 0; i < GUARD; i++)
-    if (m[i] != GUARD_BYTE || end[i] != GUARD_BYTE) return 0;
-  return 1;
+  unsigned char before[GUARD], behind[GUARD];
+  *out_whole = 1;
+  if (m == NULL) return BS_OK;
+  int32_t rc = bs_rank_copy(rank, before, m, GUARD, BS_COPY_DEVICE_TO_HOST, c->err);
+  if (rc == BS_OK)
+    rc = bs_rank_copy(rank, behind, m + GUARD + graph_bytes(&c->b->g->values[root]), GUARD,
+                      BS_COPY_DEVICE_TO_HOST, c->err);
+  if (rc == BS_OK) rc = bs_rank_sync(rank, c->err);
+  for (uint32_t i = 0; i < GUARD && rc == BS_OK; i++)
+    if (before[i] != GUARD_BYTE || behind[i] != GUARD_BYTE) *out_whole = 0;
+  return rc;
 }
 
 /* ---- one node -------------------------------------------------------------------------------- */
@@ -287,30 +318,43 @@ static int32_t gather_x(checking *c, const gstep *s) {
   return glayer_gather(c->s->rank, s->args[0], &c->whole_x, c->err);
 }
 
+static int32_t guards_of(const checking *c, const gnode *n, bs_node_check *row) {
+  int whole = 1;
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (n->out[i] == GNONE) continue;
+    const int32_t rc = guards_whole(c, c->b->g->values[n->out[i]].base, &whole);
+    if (rc != BS_OK) return rc;
+    if (whole) continue;
+    row->ok = 0;
+    row->reason = "it writes beyond its output";
+  }
+  return BS_OK;
+}
+
 static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
-  const gstep *s = &c->b->steps[index];
+  gstep *s = &c->b->steps[index];
   const gnode *n = &c->b->g->nodes[s->node];
+  gshadow shadow;
   wanted want;
   row->ok = 1;
   row->reason = "";
   row->bound = bound_of(c->b, s);
   double least = 0;
-  int32_t rc = gather_x(c, s);
   memset(&want, 0, sizeof want);
+  int32_t rc = gshadow_take(c->b, s, &shadow, c->err);
+  if (rc != BS_OK) return rc;
+  rc = gather_x(c, s);
   if (rc == BS_OK) rc = compute_sides(c, s, &want); /* before the run: it may overwrite its input */
   if (rc == BS_OK) rc = least_scale(c, s, &least);
-  if (rc == BS_OK) rc = gstep_run(s, c->err);
+  if (rc == BS_OK) rc = gshadow_run(c->b, s, &shadow, c->err);
   if (rc == BS_OK) rc = compare_outputs(c, s, &want, least, row);
   if (rc == BS_OK) rc = widen_bound(c, s, &want, least, row);
   if (rc == BS_OK && !(row->deviation <= row->bound)) {
     row->ok = 0;
     row->reason = "it differs from f64 by more than its round-off";
   }
-  for (uint32_t i = 0; i < n->n_out && rc == BS_OK; i++)
-    if (n->out[i] != GNONE && !guards_whole(c, c->b->g->values[n->out[i]].base)) {
-      row->ok = 0;
-      row->reason = "it writes beyond its output";
-    }
+  if (rc == BS_OK) rc = guards_of(c, n, row);
+  gshadow_give(s, &shadow);
   for (int i = 0; i < SIDES; i++)
     for (uint32_t k = 0; k < GNODE_OUT; k++) free(want.sides[i][k]);
   free(c->whole_x.data);
@@ -336,12 +380,11 @@ static int32_t copy_results(const checking *c, unsigned char **out_bytes, uint64
   *out_bytes = new_bytes(c, *out_size);
   if (*out_bytes == NULL) return BS_NO_MEMORY;
   for (uint32_t i = 0; i < g->n_outputs; i++) {
-    const uint64_t n = graph_bytes(&g->values[g->outputs[i].value]);
-    if (n > 0) memcpy(*out_bytes + at, c->b->tensors[g->outputs[i].value].data, n);
-    at += n;
+    const int32_t rc = gports_read(c->b, g->outputs[i].value, *out_bytes + at, c->err);
+    if (rc != BS_OK) return rc;
+    at += graph_bytes(&g->values[g->outputs[i].value]);
   }
-  gstates_get(c->s->core, *out_bytes + size);
-  return BS_OK;
+  return gstates_get(c->s->core, c->s->rank, *out_bytes + size, c->err);
 }
 
 static int32_t run_steps(checking *c, void (*each)(void *user, const bs_node_check *row), void *user,
@@ -376,10 +419,13 @@ static int32_t compare_nodes(checking *c, void (*each)(void *user, const bs_node
   uint32_t wrong = 0;
   int32_t rc = gflat_run(c->b, 0, c->err);
   if (rc == BS_OK) rc = copy_results(c, &flat, &flat_size);
-  if (rc == BS_OK) gstates_put(c->s->core, before);
-  if (rc == BS_OK) rc = spread_out(c);
+  if (rc == BS_OK) rc = gstates_put(c->s->core, c->s->rank, before, c->err);
   if (rc == BS_OK) rc = grank_enter(c->s->rank, c->err);
-  if (rc == BS_OK) rc = grank_leave(c->s->rank, run_steps(c, each, user, &wrong), c->err);
+  if (rc == BS_OK) {
+    rc = spread_out(c);
+    if (rc == BS_OK) rc = run_steps(c, each, user, &wrong);
+    rc = grank_leave(c->s->rank, rc, c->err);
+  }
   *out_found = rc == BS_NUMERIC ? rc : BS_OK;
   if (rc == BS_NUMERIC && c->err != NULL) *out_why = *c->err;
   if (rc == BS_NUMERIC) rc = BS_OK;
@@ -423,17 +469,16 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
   c.memory = calloc(c.b->g->n_values + 1u, sizeof *c.memory);
   if (rc == BS_OK && c.memory == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  if (rc == BS_OK) rc = gstates_keep(s->core, &before, err);
+  if (rc == BS_OK) rc = gstates_keep(s->core, s->rank, &before, err);
   if (rc == BS_OK) rc = gbinding_check(c.b, err);
   if (rc == BS_OK) rc = compare_nodes(&c, each, user, before, &found, &why);
   gsession_place(s, s->workspace != NULL ? s->workspace : c.b->own_arena);
+  if (rc == BS_OK) rc = gstates_put(s->core, s->rank, before, err);
   if (rc == BS_OK) { /* the outputs are where a run leaves them */
-    gstates_put(s->core, before);
     rc = s->core->method != NULL ? run_judged(&c, &found, &why) : gflat_run(c.b, 0, err);
     if (rc == BS_OK && tokens > 0) s->core->length += tokens;
   }
-  for (uint32_t i = 0; i < c.b->g->n_values && c.memory != NULL; i++) free(c.memory[i]);
-  free(c.memory);
+  drop_spread(&c);
   free(before);
   if (rc != BS_OK || found == BS_OK) return rc;
   if (err != NULL) *err = why;

@@ -87,26 +87,20 @@ void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t tot
   if (core->progress != NULL) core->progress(core->progress_user, what, done, total);
 }
 
-static void rank_drop(grank *rank) {
-  if (--rank->refs > 0) return;
-  grank_close(rank);
-  free(rank);
-}
-
 void gcore_close(gcore *core, grank *rank) {
   if (core == NULL) return;
   pthread_mutex_lock(&core->lock);
   const uint32_t left = --core->refs;
   if (left == 0) glayer_free_all(core);
-  if (left == 0) gdevice_free(core, rank);
-  rank_drop(rank);
+  if (left == 0) gdevice_drop(core, NULL);
+  grank_drop(rank);
   for (uint32_t i = 0; i < core->n_weights && left == 0; i++) {
     grank *packer = core->weights[i].rank;
     if (grank_enter(packer, NULL) == BS_OK) {
       packer->api->packed_release(core->weights[i].packed);
       grank_leave(packer, BS_OK, NULL);
     }
-    rank_drop(packer);
+    grank_drop(packer);
   }
   pthread_mutex_unlock(&core->lock);
   if (left == 0) core_free(core);
@@ -188,13 +182,13 @@ int32_t gcore_state(gcore *core, grank *rank, const char *name, uint64_t bytes, 
   if (rc != BS_OK) return rc;
   if (!ARRAY_GROW(core->states, core->n_states, core->cap_states)) return no_memory(err);
   /* Zeros that are not written: the system takes a page when the first token is stored in it. */
-  unsigned char *memory = !rank->phantom && bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
+  unsigned char *memory = !rank->apart && bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
   void *data = memory != NULL ? memory + (LINE - (uintptr_t)memory % LINE) : NULL;
   char *copy = bs_strdup(name);
   if (copy == NULL)
     rc = no_memory(err);
-  else if (rank->phantom)
-    rc = gdevice_take(core, rank, NULL, bytes, &data, err);
+  else if (rank->apart)
+    rc = gdevice_take(core, rank, "a state", bytes, NULL, &data, err);
   else if (memory == NULL)
     rc = no_memory(err);
   if (rc != BS_OK) {

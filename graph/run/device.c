@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * device.c - memory of a rank whose backend holds no values (BS_BACKEND_PHANTOM): addresses that nothing
- * reads or writes. They are taken so that the device counts them, and refuses a model that it has no room
+ * device.c - memory of a rank whose backend has its own: blocks that the session takes from it, and copies of
+ * constants. Where the backend holds no values (BS_BACKEND_PHANTOM) the blocks are addresses that nothing
+ * reads or writes; they are taken so that the device counts them, and refuses a model that it has no room
  * for. */
 #include "core/base/error.h"
 #include "core/base/memory.h"
@@ -8,14 +9,24 @@
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
 
-int32_t gdevice_take(gcore *core, grank *rank, const void *of, uint64_t bytes, void **out_data,
-                     bs_error *err) {
-  for (uint32_t i = 0; i < core->n_blocks && of != NULL; i++) {
-    const gdevice *known = &core->blocks[i];
-    if (known->of != of || known->tensor.dims[0] != (int64_t)bytes) continue;
-    *out_data = known->tensor.data;
-    return BS_OK;
-  }
+static int32_t no_room(const gcore *core, const grank *rank, const char *what, uint64_t bytes,
+                       bs_error *err) {
+  const double mib = 1024.0 * 1024.0;
+  uint64_t held = 0;
+  for (uint32_t i = 0; i < core->n_blocks; i++) held += core->blocks[i].tensor.bytes;
+  if (err == NULL) return BS_NO_MEMORY;
+  const bs_error why = *err;
+  bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-DEVICE-MEMORY",
+               "no memory for %.1f MiB of %s on backend %.64s; the session holds packed weights of %.1f MiB, "
+               "the cache of %.1f MiB, all else of %.1f MiB: %.300s",
+               (double)bytes / mib, what, bs_rank_backend(rank->rank), (double)core->packed_bytes / mib,
+               (double)core->state_bytes / mib, (double)(held - core->state_bytes) / mib, why.message);
+  bs_error_hint(err, "smaller dimensions, or --cache-tokens with a smaller number");
+  return BS_NO_MEMORY;
+}
+
+int32_t gdevice_take(gcore *core, grank *rank, const char *what, uint64_t bytes, const void *owner,
+                     void **out_data, bs_error *err) {
   const bs_tensor_desc desc = {.struct_size = (uint32_t)sizeof desc,
                                .dtype = BS_U8,
                                .rank = 1,
@@ -25,16 +36,52 @@ int32_t gdevice_take(gcore *core, grank *rank, const void *of, uint64_t bytes, v
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
   gdevice *block = &core->blocks[core->n_blocks];
   const int32_t rc = rank->api->tensor_alloc(rank->rank, &desc, BS_LIFE_ACTIVATION, &block->tensor, err);
+  if (rc == BS_NO_MEMORY && !rank->phantom) return no_room(core, rank, what, bytes, err);
   if (rc != BS_OK) return rc;
-  block->of = of;
+  block->of = NULL;
+  block->owner = owner;
+  block->rank = rank;
+  rank->refs++;
   core->n_blocks++;
   *out_data = block->tensor.data;
   return BS_OK;
 }
 
-void gdevice_free(gcore *core, grank *rank) {
-  for (uint32_t i = core->n_blocks; i-- > 0;) rank->api->tensor_free(rank->rank, &core->blocks[i].tensor);
-  core->n_blocks = 0;
+int32_t gdevice_constant(gcore *core, grank *rank, const graph *g, const gvalue *root, const void *owner,
+                         void **out_data, bs_error *err) {
+  const uint64_t bytes = graph_bytes(root);
+  const int own = graph_owns(g, root->data);
+  for (uint32_t i = 0; i < core->n_blocks && !own; i++) {
+    const gdevice *known = &core->blocks[i];
+    if (known->of != root->data || known->tensor.bytes != bytes) continue;
+    *out_data = known->tensor.data;
+    return BS_OK;
+  }
+  int32_t rc = gdevice_take(core, rank, "a constant", bytes, own ? owner : NULL, out_data, err);
+  if (rc != BS_OK) return rc;
+  if (!own) core->blocks[core->n_blocks - 1].of = root->data;
+  if (rank->phantom) return BS_OK;
+  rc = bs_rank_copy(rank->rank, *out_data, root->data, bytes, BS_COPY_HOST_TO_DEVICE, err);
+  return rc == BS_OK ? bs_rank_sync(rank->rank, err) : rc;
+}
+
+static void block_free(gdevice *block) {
+  grank *rank = block->rank;
+  if (grank_enter(rank, NULL) == BS_OK) {
+    rank->api->tensor_free(rank->rank, &block->tensor);
+    grank_leave(rank, BS_OK, NULL);
+  }
+  grank_drop(rank);
+}
+
+void gdevice_drop(gcore *core, const void *owner) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < core->n_blocks; i++)
+    if (owner == NULL || core->blocks[i].owner == owner)
+      block_free(&core->blocks[i]);
+    else
+      core->blocks[kept++] = core->blocks[i];
+  core->n_blocks = kept;
 }
 
 int32_t gdevice_has_values(const grank *rank, const char *what, bs_error *err) {
@@ -46,5 +93,5 @@ int32_t gdevice_has_values(const grank *rank, const char *what, bs_error *err) {
 }
 
 int32_t gdevice_fits(const grank *rank, uint64_t bytes, const char *what, bs_error *err) {
-  return rank->phantom ? BS_OK : bs_memory_fits(bytes, "BS-GRAPH-MEMORY", what, err);
+  return rank->apart ? BS_OK : bs_memory_fits(bytes, "BS-GRAPH-MEMORY", what, err);
 }

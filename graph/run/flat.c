@@ -53,10 +53,14 @@ static int32_t watch_steps(gbinding *b, void (*each)(void *user, const gbinding 
                            void *user, bs_error *err) {
   if (err != NULL) err->code = BS_OK;
   for (uint32_t i = 0; i < b->n_steps; i++) {
-    const gstep *s = &b->steps[i];
-    const int32_t rc = run_step(s, err);
+    gstep *s = &b->steps[i];
+    gshadow shadow;
+    int32_t rc = run_step(s, err);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
+    rc = gshadow_take(b, s, &shadow, err);
+    if (rc != BS_OK) return rc;
     each(user, b, s);
+    gshadow_give(s, &shadow);
   }
   return BS_OK;
 }
@@ -95,7 +99,8 @@ static int32_t profile_steps(gbinding *b, bs_error *err) {
   for (uint32_t i = 0; i < b->n_steps; i++) {
     gstep *s = &b->steps[i];
     const bs_usage before = bs_usage_now(1);
-    const int32_t rc = run_step(s, err);
+    int32_t rc = run_step(s, err);
+    if (rc == BS_OK && b->rank->apart) rc = bs_rank_sync(b->rank->rank, err);
     const bs_usage after = bs_usage_now(0);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
     add_run(s, &before, &after);
@@ -104,12 +109,20 @@ static int32_t profile_steps(gbinding *b, bs_error *err) {
 }
 
 int32_t gflat_run(gbinding *b, int profile, bs_error *err) {
-  const int32_t rc = grank_enter(b->rank, err);
-  return rc == BS_OK ? grank_leave(b->rank, profile ? profile_steps(b, err) : run_steps(b, err), err) : rc;
+  int32_t rc = grank_enter(b->rank, err);
+  if (rc != BS_OK) return rc;
+  rc = gports_up(b, err);
+  if (rc == BS_OK) rc = profile ? profile_steps(b, err) : run_steps(b, err);
+  if (rc == BS_OK) rc = gports_down(b, err);
+  return grank_leave(b->rank, rc, err);
 }
 
 int32_t gflat_watch(gbinding *b, void (*each)(void *user, const gbinding *b, const gstep *s), void *user,
                     bs_error *err) {
-  const int32_t rc = grank_enter(b->rank, err);
-  return rc == BS_OK ? grank_leave(b->rank, watch_steps(b, each, user, err), err) : rc;
+  int32_t rc = grank_enter(b->rank, err);
+  if (rc != BS_OK) return rc;
+  rc = gports_up(b, err);
+  if (rc == BS_OK) rc = watch_steps(b, each, user, err);
+  if (rc == BS_OK) rc = gports_down(b, err);
+  return grank_leave(b->rank, rc, err);
 }

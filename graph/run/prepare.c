@@ -49,15 +49,15 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
     if (v->kind == GV_CONST && b->tensors[i].reserved[0] != 0) {
       rc = graph_ask(b->g, i, err);
       data = (void *)(uintptr_t)v->data;
-      if (rc == BS_OK && b->rank->phantom)
-        rc = gdevice_take(b->core, b->rank, data, bytes, &data, err);
+      if (rc == BS_OK && b->rank->apart)
+        rc = gdevice_constant(b->core, b->rank, b->g, v, b, &data, err);
       else if (rc == BS_OK && b->tensors[i].reserved[0] & READ)
         rc = gcore_constant(b->core, v, &data, err);
       b->constant_bytes += bytes;
     } else if (v->kind == GV_STATE) {
       rc = gcore_state(b->core, b->rank, graph_text_of(b->g, v->name), gcore_state_bytes(b->core, v), &data,
                        err);
-    } else if (v->kind == GV_INPUT && v->flags & GV_LENGTH) {
+    } else if (!b->rank->apart && v->kind == GV_INPUT && v->flags & GV_LENGTH) {
       data = &b->length;
     } else {
       continue;
@@ -160,11 +160,13 @@ void gstep_serves(const gstep *s, char *out, size_t size) {
 
 /* Makes what outlasts the binding or is shared: constants and states, packed weights, plans over these. */
 static int32_t prepare_locked(gbinding *b, bs_error *err) {
-  int32_t rc = place_outside(b, err);
-  if (rc == BS_OK) gbinding_place(b, NULL);
-  if (rc == BS_OK) rc = grank_enter(b->rank, err);
+  int32_t rc = grank_enter(b->rank, err);
   if (rc != BS_OK) return rc;
-  return grank_leave(b->rank, prepare_steps(b, err), err);
+  rc = place_outside(b, err);
+  if (rc == BS_OK) rc = gports_make(b, err);
+  if (rc == BS_OK) gbinding_place(b, NULL);
+  if (rc == BS_OK) rc = prepare_steps(b, err);
+  return grank_leave(b->rank, rc, err);
 }
 
 int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding, bs_error *err) {
@@ -256,6 +258,7 @@ void gbinding_free(gbinding *b) {
       if (b->steps[i].plan != NULL) b->rank->api->op_release(b->steps[i].plan);
     grank_leave(b->rank, BS_OK, NULL);
   }
+  gdevice_drop(b->core, b);
   pthread_mutex_unlock(&b->core->lock);
   gplan_life_free(&b->life);
   free(b->steps);
@@ -264,7 +267,8 @@ void gbinding_free(gbinding *b) {
   free(b->bytes_of);
   free(b->place);
   free(b->lives);
-  free(b->own_arena);
+  if (!b->rank->apart) free(b->own_arena);
+  gports_free(b);
   free(b->sizes);
   free(b->alone);
   gbucket_free(b->bucket);

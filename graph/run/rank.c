@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * rank.c - the rank that a session runs on: of a world of one, on the thread of the caller. */
+#include <stdlib.h>
+
 #include "core/base/error.h"
 #include "core/world/executor.h"
 #include "graph/run/run.h"
@@ -8,11 +10,12 @@ static int32_t check_backend(bs_context *context, const char *name, grank *io_ra
   const bs_backend *backend = NULL;
   void *state = NULL;
   const int32_t rc = bs_find_backend(context, name, &backend, &state, err);
-  if (rc != BS_OK || backend->flags & BS_BACKEND_HOST_MEMORY) return rc;
+  if (rc != BS_OK) return rc;
+  io_rank->apart = (backend->flags & BS_BACKEND_HOST_MEMORY) == 0;
   io_rank->phantom = (backend->flags & BS_BACKEND_PHANTOM) != 0;
-  if (io_rank->phantom && io_rank->inside) return BS_OK;
-  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BACKEND", "backend %.64s has memory of its own", name);
-  bs_error_hint(err, "models run on backends that compute in the host's memory: cpu, ref");
+  if (!io_rank->phantom || io_rank->inside) return BS_OK;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BACKEND", "backend %.64s holds no values", name);
+  bs_error_hint(err, "bsrun model bench with --hardware simulates the model on a machine");
   return BS_UNSUPPORTED;
 }
 
@@ -61,6 +64,12 @@ int32_t grank_leave(grank *r, int32_t rc, bs_error *err) {
 
 uint64_t grank_scratch(const grank *r) {
   return r->rank != NULL ? bs_rank_scratch_bytes(r->rank) : 0;
+}
+
+void grank_drop(grank *r) {
+  if (--r->refs > 0) return;
+  grank_close(r);
+  free(r);
 }
 
 void grank_close(grank *r) {

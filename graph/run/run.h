@@ -28,13 +28,15 @@ typedef struct grank {
   bs_world *world;
   bs_rank *rank;    /* between grank_enter and grank_leave; inside: always */
   uint32_t inside;  /* 1: the rank is that of a function which its world runs (bs_session_options.rank) */
-  uint32_t phantom; /* 1: its backend's memory holds no values (BS_BACKEND_PHANTOM) */
+  uint32_t apart;   /* 1: its backend's memory is not the host's: a device (no BS_BACKEND_HOST_MEMORY) */
+  uint32_t phantom; /* 1: and holds no values (BS_BACKEND_PHANTOM) */
   const bs_rank_api *api;
   uint32_t depth;
-  uint32_t refs; /* of a core's rank: its session, and each weight that it packed; under the core's lock */
+  uint32_t refs; /* of a core's rank: its session, each weight that it packed, each block of memory that it
+                    took; under the core's lock */
 } grank;
 /* A world of one rank, or the rank of the options. fallback 1: `ref` may serve what the backend lacks.
- * BS_UNSUPPORTED: the backend's memory is neither the host's nor, inside a rank, memory without values. */
+ * BS_UNSUPPORTED: the backend's memory holds no values, and the rank is not that of a world which runs. */
 int32_t grank_open(bs_context *context, const bs_session_options *options, int fallback, grank *out_rank,
                    bs_error *err);
 /* Around all that uses the rank, on the thread of the call; nests. leave returns rc, or what it finds itself.
@@ -43,6 +45,8 @@ int32_t grank_enter(grank *rank, bs_error *err);
 int32_t grank_leave(grank *rank, int32_t rc, bs_error *err);
 uint64_t grank_scratch(const grank *rank); /* bytes: the most that one of its plans works in */
 void grank_close(grank *rank);
+/* One reference less. Without any the rank of a core is closed and freed. */
+void grank_drop(grank *rank);
 
 /* ---- computing constants --------------------------------------------------------------------- */
 /* An evaluator on `ref`, for lower_options.folder and for the pass fold. The world is made at the first node.
@@ -102,9 +106,11 @@ typedef struct gstate {
   uint64_t bytes;
 } gstate;
 
-/* Memory of a backend without values. */
+/* A block of a device's memory. */
 typedef struct gdevice {
-  const void *of; /* the constant of the model that it stands for; NULL: another thing */
+  const void *of;    /* the constant of the model whose elements it has; NULL: another thing */
+  const void *owner; /* whose block it is; NULL: the core's, until it is closed */
+  grank *rank;       /* that took it, and lives as long */
   bs_tensor tensor;
 } gdevice;
 
@@ -133,8 +139,8 @@ typedef struct gcore {
                    it */
   uint64_t calls_bytes; /* of the newest */
   uint32_t n_layers, cap_layers, n_calls, cap_calls;
-  void *device_calls; /* of a rank without values: memory of one call; calls is empty */
-  gdevice *blocks;    /* of a rank without values: all memory of the session (device.c) */
+  void *device_calls; /* of a device: memory of one call; calls is empty */
+  gdevice *blocks;    /* of a device: all memory of the sessions (device.c) */
   uint32_t n_blocks, cap_blocks;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
   void *progress_user;
@@ -164,20 +170,26 @@ int32_t gcore_state(gcore *core, grank *rank, const char *name, uint64_t bytes, 
                     bs_error *err);
 /* Bytes of a state with all its slots. */
 uint64_t gcore_state_bytes(const gcore *core, const gvalue *value);
-/* device.c, for a rank without values. So many bytes of its device, until the core is closed. `of`: the
- * constant of the model that they stand for, found again by it; NULL: others. The rank is entered. */
-int32_t gdevice_take(gcore *core, grank *rank, const void *of, uint64_t bytes, void **out_data,
-                     bs_error *err);
-void gdevice_free(gcore *core, grank *rank);
+/* ---- memory of a device: device.c. The rank is entered, the core locked. ------------------------ */
+/* So many bytes of the rank's device, zeros, until the owner's are dropped; owner NULL: until the core is
+ * closed. BS_NO_MEMORY names `what` they are for, and what the session holds. */
+int32_t gdevice_take(gcore *core, grank *rank, const char *what, uint64_t bytes, const void *owner,
+                     void **out_data, bs_error *err);
+/* The device's copy of a constant: one that is the graph's own is the owner's, any other is found again by
+ * its place. */
+int32_t gdevice_constant(gcore *core, grank *rank, const graph *g, const gvalue *root, const void *owner,
+                         void **out_data, bs_error *err);
+/* Frees the blocks of an owner; NULL: all. */
+void gdevice_drop(gcore *core, const void *owner);
 /* BS_UNSUPPORTED: the session's rank has no values, and `what` asks for them. */
 int32_t gdevice_has_values(const grank *rank, const char *what, bs_error *err);
-/* bs_memory_fits of host memory: a rank without values takes none. */
+/* bs_memory_fits of host memory: a device takes none. */
 int32_t gdevice_fits(const grank *rank, uint64_t bytes, const char *what, bs_error *err);
 /* states.c: all states in a row, gstates_bytes of them. gstates_keep: a copy, to be freed. */
 uint64_t gstates_bytes(const gcore *core);
-void gstates_get(const gcore *core, unsigned char *to);
-void gstates_put(const gcore *core, const unsigned char *from);
-int32_t gstates_keep(const gcore *core, unsigned char **out_bytes, bs_error *err);
+int32_t gstates_get(const gcore *core, grank *rank, unsigned char *to, bs_error *err);
+int32_t gstates_put(const gcore *core, grank *rank, const unsigned char *from, bs_error *err);
+int32_t gstates_keep(const gcore *core, grank *rank, unsigned char **out_bytes, bs_error *err);
 
 /* ---- a binding ------------------------------------------------------------------------------- */
 typedef struct gstep {
@@ -219,8 +231,9 @@ typedef struct gbinding {
   gplan_life life;
   gplan_report report;
   uint64_t arena_bytes, constant_bytes;
-  void *arena, *own_arena; /* own_arena: to be freed */
+  void *arena, *own_arena; /* own_arena: to be freed, unless it is a device's */
   int64_t length;          /* memory of the input GV_LENGTH */
+  struct gports *ports;    /* of a device; NULL (device.c) */
   int64_t slot;            /* that row 0 of the states lies in */
   uint32_t checked;        /* the arguments of all steps have passed since memory was placed */
   uint64_t flops, bytes;   /* of a run */
@@ -264,7 +277,34 @@ void gstep_serves(const gstep *step, char *out, size_t size);
 /* Row 0 of all states lies in `slot`. */
 void gbinding_set_slot(gbinding *binding, int64_t slot);
 /* states.c: copies the first tokens of the states of one slot to another. */
-void gstates_copy_slot(const gbinding *binding, int64_t from, int64_t to, int64_t tokens);
+int32_t gstates_copy_slot(const gbinding *binding, int64_t from, int64_t to, int64_t tokens, bs_error *err);
+
+/* ---- ports and values of a device: ports.c --------------------------------------------------- */
+/* Room for inputs and the length on the device; nothing where its memory is the host's. */
+int32_t gports_make(gbinding *binding, bs_error *err);
+void gports_free(gbinding *binding);
+/* The caller's memory of port i of the graph, inputs first; NULL: none. */
+void gports_set(gbinding *binding, uint32_t port, void *data);
+/* The host finds port i there: in the caller's memory or, of an output, in what the last run left. NULL:
+ * nowhere yet. */
+void *gports_host(const gbinding *binding, uint32_t port);
+/* Before and after the steps of a run: inputs go to the device, outputs come from it. The rank is entered. */
+int32_t gports_up(gbinding *binding, bs_error *err);
+int32_t gports_down(gbinding *binding, bs_error *err);
+/* Copies the bytes of a value that lies in a row, of any rank, to the host. */
+int32_t gports_read(const gbinding *binding, uint32_t value, void *out_bytes, bs_error *err);
+/* The arguments of a step as the host can read them. */
+typedef struct gshadow {
+  bs_tensor tensors[BS_MAX_OP_ARGS];
+  bs_tensor *args[BS_MAX_OP_ARGS], **device; /* device: the step's own, while it has these */
+  unsigned char *base[BS_MAX_OP_ARGS];
+} gshadow;
+/* Gives the step copies of its arguments. Nothing where the memory is the host's. The rank is entered. */
+int32_t gshadow_take(const gbinding *binding, gstep *io_step, gshadow *out_shadow, bs_error *err);
+/* Runs the step on the device, and copies its outputs again. */
+int32_t gshadow_run(const gbinding *binding, gstep *io_step, gshadow *io_shadow, bs_error *err);
+/* Gives the step its own arguments back. */
+void gshadow_give(gstep *io_step, gshadow *io_shadow);
 /* The arguments of every step, once after memory was placed or a port was set. */
 int32_t gbinding_check(gbinding *binding, bs_error *err);
 

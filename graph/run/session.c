@@ -40,6 +40,8 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
   int32_t rc =
       gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
   if (rc == BS_OK && s->graph->model->shapes && !s->rank->phantom) rc = no_weights(s, err);
+  /* Constants of a range of sizes change with the size: on a device each size has a plan. */
+  if (rc == BS_OK && s->rank->apart && !s->rank->phantom) s->exact = 1;
   if (rc != BS_OK || o->share != NULL) return rc;
   s->core->slots = s->graph->model->slots;
   rc = gmethod_make(s->context, o, bs_world_size(s->rank->world), &s->core->method, err);
@@ -257,7 +259,10 @@ BS_API int32_t bs_session_set(bs_session *s, uint32_t port, const bs_tensor *t, 
   }
   if (!fits || !graph_is_dense(&given)) return port_differs(s, port, t, err);
   s->memory[port] = t->data != NULL ? t->data : s->memory;
-  gbinding_set_root(s->bound, v->base, s->memory[port]);
+  if (s->rank->apart)
+    gports_set(s->bound, port, s->memory[port]);
+  else
+    gbinding_set_root(s->bound, v->base, s->memory[port]);
   return BS_OK;
 }
 
@@ -269,10 +274,12 @@ BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out
   const bs_tensor *t = &s->bound->tensors[gsession_value(s, port)];
   if (port >= s->graph->model->n_inputs) rc = gdevice_has_values(s->rank, "an output of the model", err);
   if (rc != BS_OK) return rc;
-  if (t->data == NULL)
+  void *data = s->rank->apart ? gports_host(s->bound, port) : t->data;
+  if (data == NULL)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT",
                         "port '%.64s' has no memory before the first run", port_name(s, port));
   *out_tensor = *t;
+  out_tensor->data = data;
   return rc;
 }
 
@@ -287,7 +294,7 @@ BS_API uint64_t bs_session_workspace(const bs_session *s) {
 void gsession_place(bs_session *s, void *memory) {
   gbinding_place(s->bound, memory);
   const uint32_t n = bs_session_port_count(s);
-  for (uint32_t i = s->bound->g->n_inputs; i < n; i++)
+  for (uint32_t i = s->bound->g->n_inputs; i < n && !s->rank->apart; i++)
     if (s->memory[i] != NULL)
       gbinding_set_root(s->bound, s->bound->g->values[gsession_value(s, i)].base, s->memory[i]);
 }
@@ -297,6 +304,9 @@ BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t by
   if (s->front != NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-WORLD",
                         "a session over a world has memory for intermediate values on each rank");
+  if (s->rank->apart)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-WORKSPACE",
+                        "intermediate values lie in the memory of backend %.64s", s->core->backend);
   if (((uintptr_t)memory & 63u) != 0 || bytes < s->bound->arena_bytes || (memory == NULL && bytes > 0))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WORKSPACE",
                         "a workspace of %llu bytes at %p: %llu bytes are needed, aligned to 64",
@@ -306,15 +316,21 @@ BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t by
   return BS_OK;
 }
 
+static int32_t arena_apart(bs_session *s, bs_error *err) {
+  gbinding *b = s->bound;
+  int32_t rc = grank_enter(s->rank, err);
+  if (rc != BS_OK) return rc;
+  pthread_mutex_lock(&s->core->lock);
+  rc = gdevice_take(s->core, s->rank, "intermediate values", b->arena_bytes, b, &b->own_arena, err);
+  pthread_mutex_unlock(&s->core->lock);
+  if (rc == BS_OK) gsession_place(s, b->own_arena);
+  return grank_leave(s->rank, rc, err);
+}
+
 int32_t gsession_arena(bs_session *s, bs_error *err) {
   gbinding *b = s->bound;
   if (b->arena != NULL || b->arena_bytes == 0) return BS_OK;
-  if (s->rank->phantom) {
-    void *data = NULL;
-    const int32_t rc = gdevice_take(s->core, s->rank, NULL, b->arena_bytes, &data, err);
-    if (rc == BS_OK) gsession_place(s, data);
-    return rc;
-  }
+  if (s->rank->apart) return arena_apart(s, err);
   /* The system takes a page of a cache when the first token is stored in it: no page before the first token.
    */
   const uint64_t cache = s->core->length == 0 ? s->core->state_bytes : 0;
@@ -453,9 +469,9 @@ BS_API int32_t bs_session_slot_copy(bs_session *s, int64_t from, int64_t to, int
                       (long long)s->graph->model->cache_tokens, (long long)tokens);
   if (rc == BS_OK) rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
-  if (from != to && !s->rank->phantom) gstates_copy_slot(s->bound, from, to, tokens);
+  if (from != to && !s->rank->phantom) rc = gstates_copy_slot(s->bound, from, to, tokens, err);
   gcore_give_states(s->core, s->graph->model);
-  return BS_OK;
+  return rc;
 }
 
 static void count_layer(const gbinding *b, const gstep *step, bs_session_stats *io) {

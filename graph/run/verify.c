@@ -124,11 +124,11 @@ int32_t gverify_feed(gverify *v, bs_session *x, bs_error *err) {
     rc = feed_port(v, x, port, err);
   if (rc != BS_OK) return rc;
   if (x->core == v->s->core)
-    gstates_put(x->core, v->before);
+    rc = gstates_put(x->core, x->rank, v->before, err);
   else
     feed_states(v, x);
   x->core->length = v->length;
-  return BS_OK;
+  return rc;
 }
 
 int32_t gverify_steps(gverify *v, bs_session *x, void (*each)(void *user, const gbinding *b, const gstep *s),
@@ -406,13 +406,15 @@ int32_t gverify_run(gverify *v, bs_verify_report *out_report, bs_error *err) {
     bs_error_hint(err, "bs_session_cache(session, 0) empties it");
     return BS_UNSUPPORTED;
   }
-  int32_t rc = gstates_keep(v->s->core, &v->before, err);
+  int32_t rc = gstates_keep(v->s->core, v->s->rank, &v->before, err);
   if (rc == BS_OK) rc = bs_session_run(v->asked, err);
-  if (rc == BS_OK) rc = gstates_keep(v->s->core, &v->after, err);
+  if (rc == BS_OK) rc = gstates_keep(v->s->core, v->s->rank, &v->after, err);
   if (rc != BS_OK) return rc;
   const int64_t length = v->s->core->length;
   rc = run_and_judge(v, &report, err);
-  gstates_put(v->s->core, v->after); /* other sessions share the cache */
+  /* other sessions share the cache */
+  const int32_t put = gstates_put(v->s->core, v->s->rank, v->after, rc == BS_OK ? err : NULL);
+  if (rc == BS_OK) rc = put;
   v->s->core->length = length;
   report.struct_size = size;
   memcpy(out_report, &report, size < sizeof report ? size : sizeof report);

@@ -217,7 +217,8 @@ static int32_t build(gecho *e, const glead *t, bs_error *err) {
   }
   int32_t rc = BS_OK;
   if (t->calls_bytes > e->core->calls_bytes) {
-    rc = gdevice_take(e->core, e->rank, NULL, t->calls_bytes, &e->core->device_calls, err);
+    rc = gdevice_take(e->core, e->rank, "the workspace of layers", t->calls_bytes, NULL,
+                      &e->core->device_calls, err);
     if (rc != BS_OK) return rc;
     e->core->calls_bytes = t->calls_bytes;
   }

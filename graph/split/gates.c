@@ -39,19 +39,29 @@ static uint64_t hash_bytes(uint64_t hash, const unsigned char *data, uint64_t n)
   return hash;
 }
 
-static uint64_t hash_outputs(const gbinding *b) {
+/* The hash of the outputs' bytes. */
+static int32_t hash_outputs(const gbinding *b, uint64_t *out_hash, bs_error *err) {
   uint64_t hash = UINT64_C(14695981039346656037);
   for (uint32_t i = 0; i < b->g->n_outputs; i++) {
     const uint32_t value = b->g->outputs[i].value;
-    hash = hash_bytes(hash, b->tensors[value].data, graph_bytes(&b->g->values[value]));
+    const uint64_t size = graph_bytes(&b->g->values[value]);
+    unsigned char *bytes = malloc((size_t)size + 1u);
+    if (bytes == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+    const int32_t rc = gports_read(b, value, bytes, err);
+    if (rc == BS_OK) hash = hash_bytes(hash, bytes, size);
+    free(bytes);
+    if (rc != BS_OK) return rc;
   }
-  return hash;
+  *out_hash = hash;
+  return BS_OK;
 }
 
 int32_t ggates_outputs(const gbinding *b, bs_error *err) {
   const grank *r = b->rank;
   const uint32_t ranks = r->api->world_size(r->rank);
-  const uint64_t mine = hash_outputs(b);
+  uint64_t mine = 0;
+  const int32_t read = hash_outputs(b, &mine, err);
+  if (read != BS_OK) return read;
   const bs_collective gather = {.struct_size = (uint32_t)sizeof gather,
                                 .kind = BS_COLL_ALL_GATHER,
                                 .dtype_in = BS_I64,

@@ -78,7 +78,7 @@ static int32_t take_owned(const glayer *l, bs_layer *layer, const gnode_split *s
 static int32_t take_alike(gcore *core, grank *rank, const glayer *like, uint64_t *out_bytes, bs_error *err) {
   void *unused;
   *out_bytes = like->bytes;
-  return gdevice_take(core, rank, NULL, like->bytes, &unused, err);
+  return gdevice_take(core, rank, "a layer", like->bytes, NULL, &unused, err);
 }
 
 /* Builds the layer; one that it replaces is freed when the new one is there. F has the rows of its weight in
@@ -150,9 +150,9 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
   if (most == 0 || most + BS_CALLS_EDGES <= core->calls_bytes) return BS_OK;
   const uint64_t bytes = (most + BS_CALLS_EDGES + 255u) & ~UINT64_C(255);
   int32_t rc = gdevice_fits(rank, bytes, "the workspace of layers", err);
-  void *block = rc == BS_OK && !rank->phantom ? aligned_alloc(256, bytes) : NULL;
-  if (rc == BS_OK && rank->phantom) {
-    rc = gdevice_take(core, rank, NULL, bytes, &core->device_calls, err);
+  void *block = rc == BS_OK && !rank->apart ? aligned_alloc(256, bytes) : NULL;
+  if (rc == BS_OK && rank->apart) {
+    rc = gdevice_take(core, rank, "the workspace of layers", bytes, NULL, &core->device_calls, err);
     if (rc == BS_OK) core->calls_bytes = bytes;
     return rc;
   }

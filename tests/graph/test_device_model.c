@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT
+ * test_device_model.c - models on a backend whose memory the host cannot reach (apart/apart.h; an access ends
+ * the process): bits, checks, caches and memory are those of the same ops on the host. */
+#include <math.h>
+#include <string.h>
+
+#include "graph/run/session.h"
+#include "tests/graph/split_case.h"
+
+enum { PROMPT = 5, PORTS = 8 };
+
+static char plugin_path[1024];
+
+/* Opens the context again, with parameters of the plugin. */
+static void with_params(const char *const *params, uint32_t n) {
+  const char *const plugins[1] = {plugin_path};
+  const bs_context_options o = {.struct_size = (uint32_t)sizeof o,
+                                .trust = BS_TRUST_ANY,
+                                .plugins = plugins,
+                                .n_plugins = 1,
+                                .params = params,
+                                .n_params = n};
+  bs_context_close(split_context);
+  split_context = NULL;
+  split_ok(bs_context_open(&o, &split_context, &split_err), "context");
+}
+
+static void before(void) {
+  snprintf(plugin_path, sizeof plugin_path, "%s/tests/fixtures/bs_apart.so", getenv("BS_TEST_BINARY_DIR"));
+  split_begin();
+  with_params(NULL, 0);
+}
+
+/* A session for `tokens` of each symbol but batches. */
+static int32_t try_open(bs_graph *model, bs_session_options o, int64_t tokens, bs_session **out) {
+  const gmodel *m = model->model;
+  bs_dim dims[8];
+  const bs_dim *list[8];
+  ck_assert_uint_le(m->n_symbols, 8);
+  for (uint32_t i = 0; i < m->n_symbols; i++) {
+    const int batch = strstr(m->symbols[i], "batch") != NULL;
+    dims[i] = (bs_dim){.struct_size = sizeof dims[i], .name = m->symbols[i], .size = batch ? 2 : tokens};
+    list[i] = &dims[i];
+  }
+  o.struct_size = (uint32_t)sizeof o;
+  o.threads = 1;
+  o.dims = list;
+  o.n_dims = m->n_symbols;
+  return bs_session_open(split_context, model, &o, out, &split_err);
+}
+
+static bs_session *open_on(bs_graph *model, const char *backend, int64_t tokens, bs_session *share) {
+  const bs_session_options o = {.backend = backend, .share = share};
+  bs_session *s = NULL;
+  split_ok(try_open(model, o, tokens, &s), backend);
+  return s;
+}
+
+static void bind(bs_session *s, int64_t tokens) {
+  const gmodel *m = s->graph->model;
+  bs_dim dims[8];
+  const bs_dim *list[8];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < m->n_symbols; i++) {
+    if (strstr(m->symbols[i], "batch") != NULL) continue;
+    dims[n] = (bs_dim){.struct_size = sizeof dims[n], .name = m->symbols[i], .size = tokens};
+    list[n] = &dims[n];
+    n++;
+  }
+  split_ok(bs_session_bind(s, list, n, &split_err), "bind");
+}
+
+/* Words that a vocabulary of 5 has, waves, true; `from` is the place of the first. The memory is the test's.
+ */
+static void feed(bs_session *s, int64_t from, void **out_memory) {
+  for (uint32_t port = 0; port < s->graph->model->n_inputs; port++) {
+    bs_tensor_desc d;
+    const char *name = NULL;
+    split_ok(bs_session_port(s, port, &name, &d, &split_err), "port");
+    const int places = strcmp(name, "rows") == 0;
+    bs_tensor t = {.struct_size = (uint32_t)sizeof t, .dtype = d.dtype, .rank = d.rank};
+    memcpy(t.dims, d.dims, sizeof t.dims);
+    memcpy(t.strides, d.strides, sizeof t.strides);
+    const int64_t n = (int64_t)tensor_elements(&t);
+    t.bytes = (uint64_t)n * BS_DTYPE_BYTES(t.dtype);
+    t.data = out_memory[port] = malloc(t.bytes + 1);
+    for (int64_t i = 0; i < n; i++) {
+      if (t.dtype == BS_I64) ((int64_t *)t.data)[i] = places ? i : (7 * (i + from) + 3) % 5;
+      if (t.dtype == BS_F32) ((float *)t.data)[i] = (float)sin(0.7 * (double)(i + from));
+      if (t.dtype == BS_BOOL) ((unsigned char *)t.data)[i] = 1;
+    }
+    split_ok(bs_session_set(s, port, &t, &split_err), "set");
+  }
+}
+
+static void unfeed(bs_session *s, void **memory) {
+  for (uint32_t port = 0; port < s->graph->model->n_inputs; port++) free(memory[port]);
+}
+
+static void run(bs_session *s, int64_t from) {
+  void *memory[PORTS] = {NULL};
+  feed(s, from, memory);
+  split_ok(bs_session_run(s, &split_err), "run");
+  unfeed(s, memory);
+}
+
+static void same_outputs(bs_session *a, bs_session *b, const char *what) {
+  for (uint32_t port = a->graph->model->n_inputs; port < bs_session_port_count(a); port++) {
+    bs_tensor x = {.struct_size = (uint32_t)sizeof x}, y = {.struct_size = (uint32_t)sizeof y};
+    split_ok(bs_session_get(a, port, &x, &split_err), "get");
+    split_ok(bs_session_get(b, port, &y, &split_err), "get");
+    ck_assert_uint_eq(tensor_elements(&x), tensor_elements(&y));
+    ck_assert_msg(memcmp(x.data, y.data, tensor_elements(&x) * BS_DTYPE_BYTES(x.dtype)) == 0,
+                  "%s: output %u has other bits than on the host", what, port);
+  }
+}
+
+static const char *const models[] = {
+    "gpt2/",           "qwen3/",         "builtin:lm:1x64", "builtin:vit:1x128",
+    "bert_23_dynamic", "gpt2_23_batch2", "qwen3_20",        "t5_encoder_23"};
+
+/* Prefill, two steps of decode, another size, and back. */
+START_TEST(bits_of_the_host) {
+  bs_graph *model = split_open(models[_i]);
+  const int cached = model->model->n_states > 0;
+  bs_session *host = open_on(model, "ref", PROMPT, NULL), *device = open_on(model, "apart", PROMPT, NULL);
+  ck_assert_uint_eq(device->rank->apart, 1);
+  static const int64_t sizes[] = {PROMPT, 1, 1, 3};
+  int64_t at = 0;
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    if (i > 0) bind(host, sizes[i]);
+    if (i > 0) bind(device, sizes[i]);
+    run(host, at);
+    run(device, at);
+    same_outputs(host, device, models[_i]);
+    if (cached) at += sizes[i];
+  }
+  bs_session_close(host);
+  bs_session_close(device);
+}
+END_TEST
+
+/* ---- who looks at values ----------------------------------------------------------------------- */
+
+static void all_right(void *user, const bs_node_check *row) {
+  ck_assert_msg(row->ok, "%s of %s: %s", row->op, row->origin, row->reason);
+  ++*(int *)user;
+}
+
+static void has_values(void *user, const bs_node_trace *row) {
+  for (uint32_t i = 0; i < row->n_outputs; i++) {
+    const bs_tensor *t = row->outputs[i];
+    if (t != NULL && tensor_elements(t) > 0)
+      *(unsigned *)user += ((volatile const unsigned char *)t->data)[0] + 1u;
+  }
+}
+
+START_TEST(checks_see_copies) {
+  bs_graph *model = split_open(models[_i]);
+  bs_session *s = open_on(model, "apart", PROMPT, NULL);
+  bs_verify_report report = {.struct_size = (uint32_t)sizeof report};
+  void *memory[PORTS] = {NULL};
+  unsigned seen = 0;
+  int rows = 0;
+  feed(s, 0, memory);
+  split_ok(bs_session_check(s, all_right, &rows, &split_err), "check");
+  ck_assert_uint_eq((unsigned)rows, bs_session_node_count(s));
+  if (model->model->n_states > 0) split_ok(bs_session_cache(s, 0, &split_err), "cache");
+  split_ok(bs_session_trace(s, has_values, &seen, &split_err), "trace");
+  ck_assert_uint_gt(seen, 0);
+  if (model->model->n_states > 0) split_ok(bs_session_cache(s, 0, &split_err), "cache");
+  split_ok(bs_session_verify(s, &report, &split_err), "verify");
+  unfeed(s, memory);
+  bs_session_close(s);
+}
+END_TEST
+
+/* ---- ports and memory -------------------------------------------------------------------------- */
+
+/* A large input goes up by itself; an output comes to the caller's memory, and to no other. */
+START_TEST(memory_of_the_caller) {
+  static float x[512][1024], y[512][8], w[1024][8];
+  bs_graph *model = NULL;
+  const int64_t xd[] = {512, 1024}, wd[] = {1024, 8};
+  for (int i = 0; i < 512; i++)
+    for (int k = 0; k < 1024; k++) x[i][k] = (float)((i * 31 + k * 7) % 101 - 50) / 64;
+  for (int i = 0; i < 1024; i++)
+    for (int k = 0; k < 8; k++) w[i][k] = (float)((i * 13 + k * 5) % 31 - 15) / 16;
+  split_ok(bs_graph_new(split_context, &model, &split_err), "graph");
+  bs_tensor_desc d = {.struct_size = (uint32_t)sizeof d, .dtype = BS_F32, .rank = 2};
+  uint32_t in = 0, weight = 0, out = 0;
+  memcpy(d.dims, xd, sizeof xd);
+  split_ok(bs_graph_input(model, "x", &d, NULL, &in, &split_err), "input");
+  memcpy(d.dims, wd, sizeof wd);
+  split_ok(bs_graph_constant(model, "w", &d, w, &weight, &split_err), "weight");
+  const uint32_t args[] = {in, weight};
+  split_ok(bs_graph_op(model, "MatMul", args, 2, NULL, 0, &out, 1, &split_err), "node");
+  split_ok(bs_graph_output(model, "y", out, &split_err), "output");
+  bs_session *host = open_on(model, "ref", 1, NULL), *device = open_on(model, "apart", 1, NULL);
+  bs_tensor t = {.struct_size = (uint32_t)sizeof t,
+                 .dtype = BS_F32,
+                 .rank = 2,
+                 .dims = {512, 1024},
+                 .strides = {1024, 1},
+                 .data = x,
+                 .bytes = sizeof x};
+  split_ok(bs_session_set(host, 0, &t, &split_err), "set");
+  split_ok(bs_session_set(device, 0, &t, &split_err), "set");
+  t = (bs_tensor){.struct_size = (uint32_t)sizeof t,
+                  .dtype = BS_F32,
+                  .rank = 2,
+                  .dims = {512, 8},
+                  .strides = {8, 1},
+                  .data = y,
+                  .bytes = sizeof y};
+  ck_assert_int_eq(bs_session_get(device, 1, &t, &split_err), BS_INVALID_ARGUMENT); /* before a run */
+  t.data = y;
+  split_ok(bs_session_set(device, 1, &t, &split_err), "set");
+  split_ok(bs_session_run(host, &split_err), "run");
+  split_ok(bs_session_run(device, &split_err), "run");
+  split_ok(bs_session_get(device, 1, &t, &split_err), "get");
+  ck_assert_ptr_eq(t.data, y);
+  same_outputs(host, device, "matmul");
+  static unsigned char block[1 << 16] __attribute__((aligned(64)));
+  ck_assert_int_eq(bs_session_use_workspace(device, block, sizeof block, &split_err), BS_UNSUPPORTED);
+  bs_session_close(host);
+  bs_session_close(device);
+  bs_graph_close(model);
+}
+END_TEST
+
+/* Slots are copied on the device. */
+START_TEST(slots) {
+  const bs_graph_options o = {.struct_size = (uint32_t)sizeof o, .slots = 2};
+  bs_session *s[2];
+  write_config(gpt2_config, split_gpt2);
+  write_weights("model.safetensors", split_gpt2_weights, 0, 100, NULL);
+  split_ok(bs_graph_open(split_context, files_folder, &o, &split_opened, &split_err), "model");
+  for (int i = 0; i < 2; i++) {
+    const bs_dim dims[] = {{.struct_size = sizeof dims[0], .name = "batch", .size = 1},
+                           {.struct_size = sizeof dims[0], .name = "sequence", .size = 3},
+                           {.struct_size = sizeof dims[0], .name = "rows", .size = 3}};
+    const bs_dim *const list[] = {&dims[0], &dims[1], &dims[2]};
+    const bs_session_options options = {.struct_size = (uint32_t)sizeof options,
+                                        .backend = i == 0 ? "ref" : "apart",
+                                        .threads = 1,
+                                        .dims = list,
+                                        .n_dims = 3};
+    split_ok(bs_session_open(split_context, split_opened, &options, &s[i], &split_err), "session");
+    run(s[i], 0);
+    split_ok(bs_session_slot_copy(s[i], 0, 1, 3, &split_err), "copy");
+    split_ok(bs_session_cache(s[i], 0, &split_err), "cache");
+    run(s[i], 1); /* slot 0 has other tokens now */
+    split_ok(bs_session_slot(s[i], 1, &split_err), "slot");
+    run(s[i], 2);
+  }
+  same_outputs(s[0], s[1], "slot 1");
+  bs_session_close(s[0]);
+  bs_session_close(s[1]);
+}
+END_TEST
+
+/* Sessions that share weights may be closed in any order. */
+START_TEST(shared) {
+  bs_graph *model = split_open("qwen3/");
+  bs_session *host = open_on(model, "ref", PROMPT, NULL), *first = open_on(model, "apart", PROMPT, NULL);
+  bs_session *second = open_on(model, "apart", PROMPT, first);
+  run(host, 0);
+  run(first, 0);
+  bs_session_close(_i == 0 ? first : NULL);
+  split_ok(bs_session_cache(second, 0, &split_err), "cache");
+  run(second, 0);
+  same_outputs(host, second, "shared");
+  bs_session_close(second);
+  if (_i == 1) bs_session_close(first);
+  bs_session_close(host);
+}
+END_TEST
+
+/* Memory that ends anywhere is one error, nothing is kept, and the context is usable. */
+START_TEST(no_room) {
+  static const char *const names[] = {"gpt2/", "builtin:lm:1x64"};
+  int refused = 0, opened = 0;
+  for (uint64_t room = 1024; opened < 3; room += room / 4) {
+    char text[64];
+    const char *const params[1] = {text};
+    const bs_session_options o = {.backend = "apart"};
+    snprintf(text, sizeof text, "apart.room=%llu", (unsigned long long)room);
+    with_params(params, 1);
+    bs_graph *model = split_open(names[_i]);
+    for (int round = 0; round < 3; round++) { /* what is not given back makes the second one fail */
+      bs_session *s = NULL;
+      void *memory[PORTS] = {NULL};
+      bs_error_clear(&split_err);
+      int32_t rc = try_open(model, o, PROMPT, &s);
+      if (rc == BS_OK) {
+        feed(s, 0, memory);
+        rc = bs_session_run(s, &split_err);
+        unfeed(s, memory);
+      }
+      bs_session_close(s);
+      ck_assert_msg(rc == BS_OK || rc == BS_NO_MEMORY, "%d: %s %s", rc, split_err.id, split_err.message);
+      if (rc != BS_OK) ck_assert_msg(split_err.message[0] != '\0', "room %llu", (unsigned long long)room);
+      refused += rc != BS_OK;
+      opened += rc == BS_OK;
+      if (opened > 0) ck_assert_int_eq(rc, BS_OK);
+    }
+    bs_graph_close(split_opened);
+    split_opened = NULL;
+    bs_model_close(&split_made);
+    split_made = (bs_model){0};
+  }
+  ck_assert_int_gt(refused, 3);
+}
+END_TEST
+
+int main(void) {
+  const test_case rows[] = {{bits_of_the_host, TEST_COUNT(models)},
+                            {checks_see_copies, TEST_COUNT(models)},
+                            {memory_of_the_caller},
+                            {slots},
+                            {shared, 2},
+                            {no_room, 2},
+                            {0}};
+  return run_tests("device_model", rows, (test_setup){.before = before, .after = split_end, .timeout = 60});
+}
