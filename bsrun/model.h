@@ -17,7 +17,7 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
 #define MODEL_OPTION_CONSTANT \
   { OPT_CONSTANT, NULL, 0 }
 #define MODEL_OPTION_BACKEND \
-  { OPT_BACKEND, "default: cpu. What it lacks runs on ref, with a warning", 0 }
+  { OPT_BACKEND, "default: cpu. What it lacks runs on ref, or on the host of a device, with a warning", 0 }
 #define MODEL_OPTION_THREADS \
   { OPT_THREADS, "default: all cores", 0 }
 #define MODEL_OPTION_PASS \

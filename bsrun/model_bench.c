@@ -20,7 +20,7 @@ static const args_option model_bench_options[] = {
     MODEL_OPTION_CONSTANT,
     MODEL_OPTION_SEED,
     {OPT_SECONDS, "of each row; default: 2. The warm-up takes at most as long", 0},
-    {OPT_FORCE, "time nodes that the backend lacks on ref; default: they are an error", 0},
+    {OPT_FORCE, "time nodes that the backend lacks where they run; default: they are an error", 0},
     {OPT_SHOW, NULL, 0},
     {OPT_SHOW_NODES, "each node's time, in runs of their own; of two rows: the nodes of decode", 0},
     {OPT_PEER, NULL, 0},
@@ -47,7 +47,7 @@ static const bs_field fields[] = {{"work", "", 0, 0},
                                   {"tokens", "tokens", BS_FIELD_RIGHT, 0},
                                   {"backend", "backend", 0, 0},
                                   {"threads", "threads", BS_FIELD_RIGHT, 0},
-                                  {"fallback_nodes", "nodes on ref", BS_FIELD_RIGHT, 0},
+                                  {"fallback_nodes", "nodes it lacks", BS_FIELD_RIGHT, 0},
                                   {"median_s", "median, s", BS_FIELD_RIGHT, 4},
                                   {"low_s", "95 % from", BS_FIELD_RIGHT, 4},
                                   {"high_s", "to", BS_FIELD_RIGHT, 4},
@@ -199,9 +199,9 @@ static void tell_of(const args *a, const json_t *result) {
   size_t i, k;
   json_array_foreach(rows, i, row) {
     const char *work = json_string_value(json_object_get(row, "work"));
-    const long long on_ref = (long long)json_integer_value(json_object_get(row, "fallback_nodes"));
-    if (on_ref > 0 && strcmp(json_string_value(json_object_get(row, "backend")), "ref") != 0) {
-      snprintf(line, sizeof line, "%s: %lld nodes ran on ref", work, on_ref);
+    const long long lacks = (long long)json_integer_value(json_object_get(row, "fallback_nodes"));
+    if (lacks > 0 && strcmp(json_string_value(json_object_get(row, "backend")), "ref") != 0) {
+      snprintf(line, sizeof line, "%s: %lld nodes ran on ref or the host", work, lacks);
       bsrun_warn(line);
     }
     json_array_foreach(json_object_get(row, "measuring_warnings"), k, warning)
@@ -336,7 +336,7 @@ const bsrun_verb model_bench = {
         "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
         "two rows: prefill runs the prompt into an empty cache, decode runs one token after the prompt.\n"
         "The prompt is --input, or made ids (--dim NAME=N). A node that the backend does not serve is an\n"
-        "error (exit 3). With --force such nodes run on ref and are timed too.\n"
+        "error (exit 3). With --force they are timed on ref or the host.\n"
         "--hardware M simulates the runs on another machine: one of each row, in virtual time. Nothing is\n"
         "computed there, so that a folder needs config.json alone. --cache-tokens is then one more than the\n"
         "prompt, because attention is charged for the whole cache.\n",

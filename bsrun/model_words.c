@@ -138,8 +138,10 @@ void model_tell_fallback(const args *a, const bs_model_request *request, const j
     bsrun_note(args_has(a, "quiet"), line);
   }
   if (on_ref == 0 || strcmp(backend, "ref") == 0 || args_has(a, "quiet")) return;
-  snprintf(line, sizeof line, "%lld node%s on ref, because %.40s does not serve %s: bsrun model explain",
-           on_ref, on_ref == 1 ? " ran" : "s ran", backend, on_ref == 1 ? "it" : "them");
+  const char *where = json_string_value(json_object_get(stats, "fallback"));
+  snprintf(line, sizeof line, "%lld node%s on %.40s, because %.40s does not serve %s: bsrun model explain",
+           on_ref, on_ref == 1 ? " ran" : "s ran", where != NULL ? where : "another backend", backend,
+           on_ref == 1 ? "it" : "them");
   bsrun_warn(line);
 }
 

@@ -341,7 +341,7 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   row->bound = bound_of(c->b, s);
   double least = 0;
   memset(&want, 0, sizeof want);
-  int32_t rc = gshadow_take(c->b, s, &shadow, c->err);
+  int32_t rc = gshadow_take(c->b, s, 0, &shadow, c->err);
   if (rc != BS_OK) return rc;
   rc = gather_x(c, s);
   if (rc == BS_OK) rc = compute_sides(c, s, &want); /* before the run: it may overwrite its input */

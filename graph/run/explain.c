@@ -399,7 +399,7 @@ static void put_stats(report *r, int json, bs_error *err) {
     bs_text_printf(
         &r->t,
         "seconds: load %.4f, lower %.4f, passes %.4f, plan %.4f, pack %.4f, prepare %.4f, first run %.4f\n"
-        "%" PRIu64 " nodes are served by ref for backend %s\n",
+        "%" PRIu64 " nodes are served by another backend than %s\n",
         t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s, t.first_run_s, t.fallback_nodes,
         r->s->core->backend);
 }

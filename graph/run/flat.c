@@ -30,6 +30,7 @@ int32_t gnode_failed(const graph *g, const gnode *n, int32_t rc, bs_error *err) 
 }
 
 int32_t gstep_run(const gstep *s, bs_error *err) {
+  if (s->hosted != NULL) return ghosted_run(s->hosted, s, err);
   return s->layer != NULL ? glayer_run(s->layer, s->args, err)
                           : bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
 }
@@ -57,7 +58,7 @@ static int32_t watch_steps(gbinding *b, void (*each)(void *user, const gbinding 
     gshadow shadow;
     int32_t rc = run_step(s, err);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
-    rc = gshadow_take(b, s, &shadow, err);
+    rc = gshadow_take(b, s, 0, &shadow, err);
     if (rc != BS_OK) return rc;
     each(user, b, s);
     gshadow_give(s, &shadow);

@@ -91,6 +91,11 @@ void *gports_host(const gbinding *b, uint32_t port) {
   return p->left[port - b->g->n_inputs];
 }
 
+static int32_t copy_up(const gbinding *b, void *to, const void *from, uint64_t bytes, bs_error *err) {
+  b->rank->copied += bytes;
+  return bs_rank_copy(b->rank->rank, to, from, bytes, BS_COPY_HOST_TO_DEVICE, err);
+}
+
 int32_t gports_up(gbinding *b, bs_error *err) {
   const graph *g = b->g;
   const gports *p = b->ports;
@@ -103,14 +108,12 @@ int32_t gports_up(gbinding *b, bs_error *err) {
     if (p->staging != NULL)
       memcpy(p->staging + p->at[i], p->given[i], (size_t)bytes);
     else
-      rc = bs_rank_copy(b->rank->rank, p->device + p->at[i], p->given[i], bytes, BS_COPY_HOST_TO_DEVICE, err);
+      rc = copy_up(b, p->device + p->at[i], p->given[i], bytes, err);
   }
   if (rc != BS_OK) return rc;
-  if (p->staging == NULL)
-    return bs_rank_copy(b->rank->rank, p->device + p->at[length], &b->length, sizeof b->length,
-                        BS_COPY_HOST_TO_DEVICE, err);
+  if (p->staging == NULL) return copy_up(b, p->device + p->at[length], &b->length, sizeof b->length, err);
   memcpy(p->staging + p->at[length], &b->length, sizeof b->length);
-  return bs_rank_copy(b->rank->rank, p->device, p->staging, p->bytes, BS_COPY_HOST_TO_DEVICE, err);
+  return copy_up(b, p->device, p->staging, p->bytes, err);
 }
 
 /* Memory of the host for an output. */
@@ -130,10 +133,12 @@ int32_t gports_down(gbinding *b, bs_error *err) {
     const uint64_t bytes = graph_bytes(&g->values[value]);
     void *to = output_room(b, i, bytes);
     if (to == NULL) return no_memory(err);
+    b->rank->copied += bytes;
     const int32_t rc =
         bs_rank_copy(b->rank->rank, to, b->tensors[value].data, bytes, BS_COPY_DEVICE_TO_HOST, err);
     if (rc != BS_OK) return rc;
   }
+  b->rank->waits++;
   return bs_rank_sync(b->rank->rank, err);
 }
 
@@ -166,41 +171,106 @@ static void *constant_at(const gbinding *b, uint32_t value, const bs_tensor *t) 
   return ((uintptr_t)data & (BS_DTYPE_BYTES(v->dtype) - 1u)) == 0 ? data : NULL;
 }
 
-static int32_t copy_down(const gbinding *b, gshadow *s, uint32_t i, bs_error *err) {
-  const uint64_t bytes = reach_of(s->device[i]);
-  if (s->base[i] == NULL) s->base[i] = aligned_alloc(64, (size_t)((bytes + 64u) & ~UINT64_C(63)));
-  if (s->base[i] == NULL) return no_memory(err);
-  s->tensors[i].data = s->base[i];
-  return bs_rank_copy(b->rank->rank, s->base[i], s->device[i]->data, bytes, BS_COPY_DEVICE_TO_HOST, err);
+static const unsigned char *begin_of(const bs_tensor *t) {
+  return t->data;
 }
 
-int32_t gshadow_take(const gbinding *b, gstep *step, gshadow *s, bs_error *err) {
+/* Arguments of one root share a copy, as they share memory: outputs may lie between each other's elements. */
+static void group_roots(const gbinding *b, const gstep *step, gshadow *s) {
   uint32_t values[BS_MAX_OP_ARGS];
-  int32_t rc = BS_OK;
+  graph_arguments(&b->g->nodes[step->node], values);
+  for (uint32_t i = 0; i < step->nargs; i++) {
+    const bs_tensor *t = s->device[i];
+    s->group[i] = i;
+    if (t == NULL) continue;
+    s->tensors[i] = *t;
+    s->args[i] = &s->tensors[i];
+    s->tensors[i].data = constant_at(b, values[i], t);
+    if (s->tensors[i].data != NULL) continue;
+    uint32_t k = 0;
+    while (k < i && (values[k] == GNONE || s->bytes[k] == 0 || s->group[k] != k ||
+                     b->g->values[values[k]].base != b->g->values[values[i]].base))
+      k++;
+    const unsigned char *end = begin_of(t) + reach_of(t);
+    s->group[i] = k;
+    if (k == i) {
+      s->from[i] = t->data;
+      s->bytes[i] = reach_of(t);
+      continue;
+    }
+    if (end < s->from[k] + s->bytes[k]) end = s->from[k] + s->bytes[k];
+    if (begin_of(t) < s->from[k]) s->from[k] = t->data;
+    s->bytes[k] = (uint64_t)(end - s->from[k]);
+  }
+}
+
+/* 1: the group's copy has to have what is on the device: a node reads it, or lets some of it be. */
+static int is_needed(const gbinding *b, const gstep *step, const gshadow *s, uint32_t group) {
+  uint64_t written = 0;
+  for (uint32_t i = 0; i < step->nargs; i++) {
+    if (s->device[i] == NULL || s->group[i] != group || s->base[group] == NULL) continue;
+    if (i < b->g->nodes[step->node].n_in) return 1;
+    written += tensor_elements(s->device[i]) * BS_DTYPE_BYTES(s->device[i]->dtype);
+  }
+  return written != s->bytes[group];
+}
+
+static int has_output(const gbinding *b, const gstep *step, const gshadow *s, uint32_t group) {
+  for (uint32_t i = b->g->nodes[step->node].n_in; i < step->nargs; i++)
+    if (s->device[i] != NULL && s->group[i] == group && s->base[group] != NULL) return 1;
+  return 0;
+}
+
+static int32_t copy_down(const gbinding *b, const gshadow *s, uint32_t group, bs_error *err) {
+  b->rank->copied += s->bytes[group];
+  return bs_rank_copy(b->rank->rank, s->base[group], s->from[group], s->bytes[group], BS_COPY_DEVICE_TO_HOST,
+                      err);
+}
+
+static int32_t make_copies(const gbinding *b, gstep *step, int for_run, gshadow *s, bs_error *err) {
+  for (uint32_t i = 0; i < step->nargs; i++) {
+    if (s->args[i] == NULL || s->group[i] != i || s->tensors[i].data != NULL) continue;
+    s->base[i] = aligned_alloc(64, (size_t)((s->bytes[i] + 128u) & ~UINT64_C(63)));
+    if (s->base[i] == NULL) return no_memory(err);
+    const int32_t rc = for_run && !is_needed(b, step, s, i) ? BS_OK : copy_down(b, s, i, err);
+    if (rc != BS_OK) return rc;
+  }
+  for (uint32_t i = 0; i < step->nargs; i++) {
+    const uint32_t k = s->group[i];
+    if (s->args[i] != NULL && s->base[k] != NULL)
+      s->tensors[i].data = s->base[k] + (begin_of(s->device[i]) - s->from[k]);
+  }
+  return bs_rank_sync(b->rank->rank, err);
+}
+
+int32_t gshadow_take(const gbinding *b, gstep *step, int for_run, gshadow *s, bs_error *err) {
   s->device = NULL;
   if (!is_apart(b)) return BS_OK;
   memset(s, 0, sizeof *s);
   s->device = step->args;
-  graph_arguments(&b->g->nodes[step->node], values);
-  for (uint32_t i = 0; i < step->nargs && rc == BS_OK; i++) {
-    if (s->device[i] == NULL) continue;
-    s->tensors[i] = *s->device[i];
-    s->args[i] = &s->tensors[i];
-    s->tensors[i].data = constant_at(b, values[i], s->device[i]);
-    if (s->tensors[i].data == NULL) rc = copy_down(b, s, i, err);
-  }
-  if (rc == BS_OK) rc = bs_rank_sync(b->rank->rank, err);
+  group_roots(b, step, s);
+  b->rank->waits++;
+  const int32_t rc = make_copies(b, step, for_run, s, err);
   step->args = s->args;
   if (rc != BS_OK) gshadow_give(step, s);
   return rc;
+}
+
+int32_t gshadow_up(const gbinding *b, const gstep *step, const gshadow *s, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < step->nargs && rc == BS_OK; i++)
+    if (has_output(b, step, s, i))
+      rc = copy_up(b, (void *)(uintptr_t)s->from[i], s->base[i], s->bytes[i], err);
+  b->rank->waits++;
+  return rc == BS_OK ? bs_rank_sync(b->rank->rank, err) : rc;
 }
 
 int32_t gshadow_run(const gbinding *b, gstep *step, gshadow *s, bs_error *err) {
   if (s->device == NULL) return gstep_run(step, err);
   step->args = s->device;
   int32_t rc = gstep_run(step, err);
-  for (uint32_t i = b->g->nodes[step->node].n_in; i < step->nargs && rc == BS_OK; i++)
-    if (s->device[i] != NULL) rc = copy_down(b, s, i, err);
+  for (uint32_t i = 0; i < step->nargs && rc == BS_OK; i++)
+    if (has_output(b, step, s, i)) rc = copy_down(b, s, i, err);
   if (rc == BS_OK) rc = bs_rank_sync(b->rank->rank, err);
   step->args = s->args;
   return rc;

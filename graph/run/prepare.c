@@ -103,9 +103,35 @@ static int is_in_place(const gbinding *b, uint32_t value) {
   return b->tensors[root].data == b->g->values[root].data;
 }
 
+static int32_t make_plan(gbinding *b, grank *r, const gnode *n, const gquery *q, bs_plan **out_plan,
+                         bs_error *err) {
+  return graph_is_packed(n->op) ? gcore_product(b->core, r, b->g, n, q, out_plan, err)
+                                : r->api->op_prepare(r->rank, &q->query, NULL, out_plan, err);
+}
+
+/* The device lacks the op: the host serves it. */
+static int32_t make_hosted(gbinding *b, gstep *s, const gnode *n, const gquery *q, bs_error *err) {
+  grank *host = NULL;
+  int32_t rc = ghosted_rank(b->rank, &host, err);
+  if (rc == BS_OK) rc = grank_enter(host, err);
+  if (rc != BS_OK) return rc;
+  rc = grank_leave(host, make_plan(b, host, n, q, &s->plan, err), err);
+  if (rc == BS_OK) s->hosted = b;
+  return rc;
+}
+
+static void release_plan(grank *rank, gstep *s) {
+  grank *r = s->hosted != NULL ? rank->host : rank;
+  if (s->plan == NULL || grank_enter(r, NULL) != BS_OK) return;
+  r->api->op_release(s->plan);
+  grank_leave(r, BS_OK, NULL);
+  s->plan = NULL;
+}
+
 static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args, bs_error *err) {
   grank *r = b->rank;
   const gnode *n = &b->g->nodes[id];
+  s->file = -1;
   uint32_t values[BS_MAX_OP_ARGS];
   gquery q;
   graph_query(b->g, n, &q);
@@ -117,16 +143,24 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
     gbytes_ask(&q);
     for (uint32_t i = 0; i < s->nargs; i += 2) args[i] = gbytes_tensor(b, values[i]);
   }
-  const int32_t rc = n->layer                 ? glayer_get(b->core, r, b->g, n, &s->layer, err)
-                     : graph_is_packed(n->op) ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
-                                              : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
+  int32_t rc =
+      n->layer ? glayer_get(b->core, r, b->g, n, &s->layer, err) : make_plan(b, r, n, &q, &s->plan, err);
+  if (rc == BS_UNSUPPORTED && r->apart && !r->phantom && r->fallback && !n->layer) {
+    bs_error_clear(err);
+    rc = make_hosted(b, s, n, &q, err);
+  }
   if (rc == BS_OK && n->layer) s->method = s->layer->arm->name;
-  if (rc == BS_OK) gtable_find(b, s);
+  if (rc == BS_OK && !r->apart) gtable_find(b, s);
   return rc == BS_OK ? rc : gnode_failed(b->g, n, rc, err);
 }
 
-static int32_t prepare_steps(gbinding *b, bs_error *err) {
-  uint32_t i = 0, products = 0, product = 0;
+/* 1: one error will name all such nodes: nothing else may serve what the device lacks. */
+static int is_listed(const gbinding *b, const gnode *n) {
+  return b->rank->apart && !b->rank->phantom && !b->rank->fallback && !n->layer;
+}
+
+static int32_t prepare_all(gbinding *b, uint32_t *lacking, uint32_t *out_lacking, bs_error *err) {
+  uint32_t i = 0, products = 0, product = 0, n_lacking = 0;
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next)
     products += (uint32_t)graph_is_packed(b->g->nodes[id].op);
   b->args_memory = calloc((size_t)b->n_steps * BS_MAX_OP_ARGS + 1u, sizeof *b->args_memory);
@@ -139,16 +173,30 @@ static int32_t prepare_steps(gbinding *b, bs_error *err) {
     const double began = bs_clock_s(), packed = b->core->pack_s;
     const int32_t rc = prepare_step(b, id, &b->steps[i], args, err);
     b->steps[i].prepare_s = bs_clock_s() - began - (b->core->pack_s - packed);
+    if (rc == BS_UNSUPPORTED && is_listed(b, &b->g->nodes[id])) {
+      lacking[n_lacking++] = id;
+      continue;
+    }
     if (rc == BS_NO_MEMORY && err != NULL && err->hint[0] == '\0')
       bs_error_hint(err, "%.1f MiB are free: smaller dimensions, or more memory for this process",
                     (double)bs_memory_available("") / (1024.0 * 1024.0));
     if (rc != BS_OK) return rc;
   }
+  *out_lacking = n_lacking;
   return BS_OK;
 }
 
+static int32_t prepare_steps(gbinding *b, bs_error *err) {
+  uint32_t n_lacking = 0, *lacking = calloc(b->n_steps + 1u, sizeof *lacking);
+  if (lacking == NULL) return no_memory(err);
+  int32_t rc = prepare_all(b, lacking, &n_lacking, err);
+  if (rc == BS_OK && n_lacking > 0) rc = ghosted_refuse(b, lacking, n_lacking, err);
+  free(lacking);
+  return rc;
+}
+
 int gstep_falls_back(const gstep *s) {
-  return s->layer == NULL && bs_dispatch_is_fallback(s->plan);
+  return s->hosted != NULL || (s->layer == NULL && bs_dispatch_is_fallback(s->plan));
 }
 
 void gstep_serves(const gstep *s, char *out, size_t size) {
@@ -254,8 +302,7 @@ void gbinding_free(gbinding *b) {
   if (b == NULL) return;
   pthread_mutex_lock(&b->core->lock);
   if (b->steps != NULL && grank_enter(b->rank, NULL) == BS_OK) {
-    for (uint32_t i = 0; i < b->n_steps; i++)
-      if (b->steps[i].plan != NULL) b->rank->api->op_release(b->steps[i].plan);
+    for (uint32_t i = 0; i < b->n_steps; i++) release_plan(b->rank, &b->steps[i]);
     grank_leave(b->rank, BS_OK, NULL);
   }
   gdevice_drop(b->core, b);

@@ -26,6 +26,8 @@ static int32_t open_inside(bs_context *context, const bs_session_options *option
                       .world = bs_rank_world(options->rank),
                       .rank = options->rank,
                       .inside = 1,
+                      .fallback = 1,
+                      .threads = bs_world_threads_per_rank(bs_rank_world(options->rank)),
                       .api = bs_rank_get_api()};
   return check_backend(context, bs_rank_backend(options->rank), out_rank, err);
 }
@@ -42,7 +44,10 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
                                   .choices = options->choices,
                                   .n_choices = options->n_choices,
                                   .fallback = (uint32_t)fallback};
-  *out_rank = (grank){.context = context, .api = bs_rank_get_api()};
+  *out_rank = (grank){.context = context,
+                      .api = bs_rank_get_api(),
+                      .fallback = (uint32_t)fallback,
+                      .threads = options->threads};
   int32_t rc = check_backend(context, backend, out_rank, err);
   if (rc == BS_OK) rc = bs_world_create(context, &world, &out_rank->world, err);
   if (rc != BS_OK) grank_close(out_rank);
@@ -73,6 +78,7 @@ void grank_drop(grank *r) {
 }
 
 void grank_close(grank *r) {
+  if (r->host != NULL) grank_drop(r->host);
   if (!r->inside) bs_world_destroy(r->world);
   *r = (grank){0};
 }

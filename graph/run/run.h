@@ -32,6 +32,10 @@ typedef struct grank {
   uint32_t phantom; /* 1: and holds no values (BS_BACKEND_PHANTOM) */
   const bs_rank_api *api;
   uint32_t depth;
+  uint32_t fallback;      /* 1: others may serve what its backend lacks */
+  uint32_t threads;       /* as the options; of a rank of a world, that world's */
+  struct grank *host;     /* of a device: runs nodes that it lacks (hosted.c); NULL: none so far */
+  uint64_t copied, waits; /* by runs: bytes between host and device, waits for the device */
   uint32_t refs; /* of a core's rank: its session, each weight that it packed, each block of memory that it
                     took; under the core's lock */
 } grank;
@@ -193,9 +197,10 @@ int32_t gstates_keep(const gcore *core, grank *rank, unsigned char **out_bytes, 
 
 /* ---- a binding ------------------------------------------------------------------------------- */
 typedef struct gstep {
-  bs_plan *plan;        /* NULL of a layer */
-  struct glayer *layer; /* NULL: the step is no layer */
-  const char *method;   /* of a layer */
+  bs_plan *plan;           /* NULL of a layer */
+  struct glayer *layer;    /* NULL: the step is no layer */
+  struct gbinding *hosted; /* its device lacks the op, and the rank's host runs it; NULL: the rank does */
+  const char *method;      /* of a layer */
   bs_tensor **args;
   uint32_t nargs;
   uint32_t node; /* of the graph */
@@ -293,18 +298,34 @@ int32_t gports_up(gbinding *binding, bs_error *err);
 int32_t gports_down(gbinding *binding, bs_error *err);
 /* Copies the bytes of a value that lies in a row, of any rank, to the host. */
 int32_t gports_read(const gbinding *binding, uint32_t value, void *out_bytes, bs_error *err);
-/* The arguments of a step as the host can read them. */
+/* The arguments of a step as the host can read them. Those of one root are a group, whose copy the first of
+ * them has. */
 typedef struct gshadow {
   bs_tensor tensors[BS_MAX_OP_ARGS];
   bs_tensor *args[BS_MAX_OP_ARGS], **device; /* device: the step's own, while it has these */
-  unsigned char *base[BS_MAX_OP_ARGS];
+  uint32_t group[BS_MAX_OP_ARGS];            /* of each argument */
+  unsigned char *base[BS_MAX_OP_ARGS];       /* of a group, as the following: the copy; NULL: none */
+  const unsigned char *from[BS_MAX_OP_ARGS]; /* what it is a copy of */
+  uint64_t bytes[BS_MAX_OP_ARGS];
 } gshadow;
-/* Gives the step copies of its arguments. Nothing where the memory is the host's. The rank is entered. */
-int32_t gshadow_take(const gbinding *binding, gstep *io_step, gshadow *out_shadow, bs_error *err);
+/* Gives the step copies of its arguments. for_run 1: of what it only writes, room. Nothing where the memory
+ * is the host's. The rank is entered. */
+int32_t gshadow_take(const gbinding *binding, gstep *io_step, int for_run, gshadow *out_shadow,
+                     bs_error *err);
+/* Copies the outputs from there to the device. */
+int32_t gshadow_up(const gbinding *binding, const gstep *step, const gshadow *shadow, bs_error *err);
 /* Runs the step on the device, and copies its outputs again. */
 int32_t gshadow_run(const gbinding *binding, gstep *io_step, gshadow *io_shadow, bs_error *err);
 /* Gives the step its own arguments back. */
 void gshadow_give(gstep *io_step, gshadow *io_shadow);
+
+/* ---- nodes that a device lacks: hosted.c ------------------------------------------------------- */
+/* The rank's host: a rank of cpu, or of ref where there is no cpu, for what ref lacks nothing. */
+int32_t ghosted_rank(grank *rank, grank **out_host, bs_error *err);
+/* Runs such a step: its inputs come down, its outputs go up. The rank is entered. */
+int32_t ghosted_run(gbinding *binding, const gstep *step, bs_error *err);
+/* Fails for the nodes of a graph that the backend lacks: BS-GRAPH-DEVICE names them all. */
+int32_t ghosted_refuse(const gbinding *binding, const uint32_t *nodes, uint32_t n, bs_error *err);
 /* The arguments of every step, once after memory was placed or a port was set. */
 int32_t gbinding_check(gbinding *binding, bs_error *err);
 

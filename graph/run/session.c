@@ -506,6 +506,8 @@ BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_s
   pthread_mutex_unlock(&s->core->lock);
   t.scratch_bytes = grank_scratch(s->rank);
   t.constant_bytes = b->constant_bytes;
+  t.host_waits = s->rank->waits;
+  t.copied_bytes = s->rank->copied;
   t.ranks = s->rank->inside ? bs_world_size(s->rank->world) : 1;
   for (uint32_t i = 0; i < b->n_steps; i++) {
     t.fallback_nodes += (uint64_t)gstep_falls_back(&b->steps[i]);

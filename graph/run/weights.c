@@ -325,7 +325,7 @@ int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *nod
                       bs_plan **out_plan, bs_error *err) {
   gweight key = gweight_key(g, node, q);
   for (uint32_t i = 0; i < core->n_weights; i++) {
-    if (!gweight_same(&core->weights[i], &key)) continue;
+    if (!gweight_same(&core->weights[i], &key) || core->weights[i].rank->apart != rank->apart) continue;
     const int32_t rc = rank->api->op_prepare(rank->rank, &q->query, core->weights[i].packed, out_plan, err);
     if (rc != BS_UNSUPPORTED) return rc;
     bs_error_clear(err);

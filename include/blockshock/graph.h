@@ -219,7 +219,7 @@ typedef struct bs_session_options {
   uint32_t n_passes_off;
   const char *const *passes_off; /* names of passes that do not run; "all": none runs */
   uint32_t bind;        /* 1: pin the threads to their cores, as a session that shares has the other's */
-  uint32_t no_fallback; /* 1: `ref` may not serve what the backend lacks (benchmarks) */
+  uint32_t no_fallback; /* 1: no other backend may serve what the backend lacks (benchmarks) */
   const char *const *choices; /* as bs_world_options */
   uint32_t n_choices;
   uint32_t f64;      /* 1: every float is f64, on `ref`: the reference of bs_session_check */
@@ -406,7 +406,8 @@ typedef struct bs_session_stats {
   uint64_t plans_made, plans_reused; /* bindings that were planned; sizes that a plan was there for */
   uint64_t host_waits;               /* times that a run waited for a device */
   uint64_t copied_bytes;             /* bytes that runs copied between host and device */
-  uint64_t fallback_nodes;           /* nodes of the plan that `ref` serves for another backend */
+  uint64_t
+      fallback_nodes; /* nodes of the plan that another backend serves: `ref` or, of a device, the host */
   uint64_t arena_bytes, bound_bytes, naive_bytes; /* bytes: planned, lower bound, without sharing */
   uint64_t scratch_bytes, packed_bytes, constant_bytes, state_bytes;
   double load_s, lower_s, pass_s, plan_s, pack_s, prepare_s, first_run_s;

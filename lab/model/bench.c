@@ -190,14 +190,14 @@ static int32_t refuse_fallback(const benching *b, bs_error *err) {
     return rc;
   for (uint32_t i = 0; rc == BS_OK && i < bs_session_node_count(session); i++) {
     rc = bs_session_node(session, i, &node, err);
-    if (strncmp(node.serves, "ref:", 4) == 0) break;
+    if (node.reason[0] != '\0') break;
   }
   if (rc != BS_OK) return rc;
   bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-FALLBACK",
                "%.40s does not serve %llu of %u nodes; the first is %s of node %.100s", b->backend,
                (unsigned long long)stats.fallback_nodes, bs_session_node_count(session), node.op,
                node.origin);
-  bs_error_hint(err, "--force times them on ref; bsrun model explain lists them");
+  bs_error_hint(err, "--force times them where they run; bsrun model explain lists them");
   return BS_UNSUPPORTED;
 }
 

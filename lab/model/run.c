@@ -106,6 +106,16 @@ static int32_t take_output(const bs_model *m, uint32_t port, const char *dir, js
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
+/* Adds the backend that serves the first node which the session's own does not. */
+static void put_fallback(const bs_session *session, json_t *io_stats) {
+  for (uint32_t i = 0; i < bs_session_node_count(session); i++) {
+    bs_node_info node = {.struct_size = sizeof node};
+    if (bs_session_node(session, i, &node, NULL) != BS_OK || node.reason[0] == '\0') continue;
+    json_object_set_new(io_stats, "fallback", json_stringn(node.serves, strcspn(node.serves, ":")));
+    return;
+  }
+}
+
 json_t *bs_model_stats(const bs_session *session) {
   bs_session_stats s = {.struct_size = sizeof s};
   if (bs_session_stats_get(session, &s, NULL) != BS_OK) return json_object();
@@ -143,6 +153,7 @@ json_t *bs_model_stats(const bs_session *session) {
     json_object_set_new(out, counts[i].name, json_integer((json_int_t)counts[i].value));
   for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++)
     json_object_set_new(out, seconds[i].name, json_real(seconds[i].value));
+  if (s.fallback_nodes > 0) put_fallback(session, out);
   return out;
 }
 

@@ -140,12 +140,86 @@ START_TEST(bits_of_the_host) {
 }
 END_TEST
 
-/* ---- who looks at values ----------------------------------------------------------------------- */
+/* ---- nodes that the device lacks --------------------------------------------------------------- */
+
+static const struct {
+  const char *model, *lacks;
+} lacking[] = {{"gpt2/", "take"},
+               {"gpt2/", "put"}, /* writes a part of a state */
+               {"gpt2/", "normalize,attention"},
+               {"qwen3/", "matmul"},
+               {"qwen3/", "map,put,take"},
+               {"bert_23_dynamic", "map,contract,reduce,normalize"},
+               {"builtin:lm:1x64", "matmul,map,normalize,attention,contract,reduce,take,put,topk"}};
+
+static uint32_t count_lacking(bs_session *s, const char *lacks) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < bs_session_node_count(s); i++) {
+    bs_node_info info = {.struct_size = (uint32_t)sizeof info};
+    char list[128], word[64];
+    split_ok(bs_session_node(s, i, &info, &split_err), "node");
+    snprintf(list, sizeof list, ",%s,", lacks);
+    snprintf(word, sizeof word, ",%s,", info.op);
+    const int lacked = strstr(list, word) != NULL;
+    n += (uint32_t)lacked;
+    ck_assert_msg((strncmp(info.serves, "apart:", 6) != 0) == lacked, "%s by %s", info.op, info.serves);
+    ck_assert_msg(!lacked || strstr(info.reason, "apart.lacks has it") != NULL, "%s", info.reason);
+  }
+  return n;
+}
 
 static void all_right(void *user, const bs_node_check *row) {
   ck_assert_msg(row->ok, "%s of %s: %s", row->op, row->origin, row->reason);
   ++*(int *)user;
 }
+
+/* They run on the host, are counted, and every node is right. */
+START_TEST(lacked_nodes_run_on_the_host) {
+  char text[160];
+  const char *const params[1] = {text};
+  void *memory[PORTS] = {NULL};
+  int rows = 0;
+  snprintf(text, sizeof text, "apart.lacks=%s", lacking[_i].lacks);
+  with_params(params, 1);
+  bs_graph *model = split_open(lacking[_i].model);
+  const int cached = model->model->n_states > 0;
+  bs_session *s = open_on(model, "apart", PROMPT, NULL);
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  feed(s, 0, memory);
+  split_ok(bs_session_check(s, all_right, &rows, &split_err), "check");
+  unfeed(s, memory);
+  bind(s, cached ? 1 : PROMPT);
+  feed(s, PROMPT, memory);
+  split_ok(bs_session_check(s, all_right, &rows, &split_err), "check");
+  split_ok(bs_session_stats_get(s, &stats, &split_err), "stats");
+  ck_assert_uint_eq(stats.fallback_nodes, count_lacking(s, lacking[_i].lacks));
+  ck_assert_uint_gt(stats.fallback_nodes, 0);
+  const uint64_t waits = stats.host_waits;
+  if (cached) split_ok(bs_session_cache(s, PROMPT, &split_err), "cache");
+  split_ok(bs_session_run(s, &split_err), "run");
+  split_ok(bs_session_stats_get(s, &stats, &split_err), "stats");
+  ck_assert_uint_eq(stats.host_waits - waits, 2 * stats.fallback_nodes + 1);
+  unfeed(s, memory);
+  bs_session_close(s);
+}
+END_TEST
+
+/* One error names all of them, where nothing else may serve. */
+START_TEST(lacked_nodes_are_refused_at_once) {
+  static const char *const params[1] = {"apart.lacks=take,attention"};
+  const bs_session_options o = {.backend = "apart", .no_fallback = 1};
+  bs_session *s = NULL;
+  with_params(params, 1);
+  ck_assert_int_eq(try_open(split_open("builtin:lm:2x64"), o, PROMPT, &s), BS_UNSUPPORTED);
+  ck_assert_str_eq(split_err.id, "BS-GRAPH-DEVICE");
+  const char *first = strstr(split_err.message, "take of "), *second = strstr(split_err.message, "attention");
+  ck_assert_msg(first != NULL && second != NULL && strstr(second + 1, "attention") != NULL, "%s",
+                split_err.message);
+  ck_assert_ptr_nonnull(strstr(split_err.message, "does not serve 3 of "));
+}
+END_TEST
+
+/* ---- who looks at values ----------------------------------------------------------------------- */
 
 static void has_values(void *user, const bs_node_trace *row) {
   for (uint32_t i = 0; i < row->n_outputs; i++) {
@@ -316,6 +390,8 @@ END_TEST
 
 int main(void) {
   const test_case rows[] = {{bits_of_the_host, TEST_COUNT(models)},
+                            {lacked_nodes_run_on_the_host, TEST_COUNT(lacking)},
+                            {lacked_nodes_are_refused_at_once},
                             {checks_see_copies, TEST_COUNT(models)},
                             {memory_of_the_caller},
                             {slots},
