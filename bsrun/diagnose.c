@@ -30,11 +30,12 @@ static const args_option diagnose_options[] = {
     {OPT_WITH, "of a model", 0},
     {OPT_WITH_SHAPES, NULL, 0},
     {OPT_CHOICE, NULL, 0},
-    {OPT_THREADS, "default: all cores, of a layer cores / ranks", 0},
+    {OPT_THREADS, "default: cores / ranks", 0},
     {OPT_CACHE_TOKENS, NULL, 0},
-    {OPT_METHOD, "of a layer, as the following: as bsrun run has them", 0},
+    {OPT_METHOD, "of a model also F+S, for pairs; default: one rank", 0},
     {OPT_WORLD_SIZE, NULL, 0},
     {OPT_COMM, NULL, 0},
+    {OPT_LAUNCH, "of a model: threads", 0},
     {OPT_MASK, NULL, 0},
     ARGS_SHAPE,
     {OPT_SEED, "default: 725", 0},
@@ -258,10 +259,21 @@ static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t 
   return rc;
 }
 
+/* Nothing that varies is to be found in virtual time. */
+static int32_t refuse_simulated(const model_asked *asked, bs_error *err) {
+  if (!asked->ranks.simulated) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "diagnose times runs, and simulated ranks have virtual time");
+  bs_error_hint(err, "bsrun model bench MODEL --hardware M has the parts of a simulated run");
+  return BS_USAGE;
+}
+
 static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **out, char **out_folder,
                         bs_error *err) {
   model_asked asked = {0};
-  int32_t rc = model_asked_make(a, &asked, err);
+  int32_t rc = model_ranks_threads_only(a, err);
+  if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
+  if (rc == BS_OK) rc = refuse_simulated(&asked, err);
+  if (rc == BS_OK) rc = bs_model_open(asked.context, &asked.request, &asked.model, err);
   bs_diagnose_request q = *of;
   q.progress = asked.request.progress;
   q.progress_user = asked.request.progress_user;
@@ -276,11 +288,13 @@ static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **o
   return rc;
 }
 
+/* The first of these are of models over ranks too. */
+enum { OF_RANKS = 4 };
 static const char *const of_layers[] = {"method", "world-size", "comm",    "mask", "b",
                                         "n",      "k",          "dtype",   "bias", "activation",
                                         "seed",   "workload",   "hardware"};
-static const char *const of_models[] = {"vary",    "input",  "dim",         "constant",
-                                        "no-pass", "choice", "cache-tokens"};
+static const char *const of_models[] = {"vary",    "input",  "dim",          "constant",
+                                        "no-pass", "choice", "cache-tokens", "launch"};
 
 /* The first option of a list that was given; NULL: none. */
 static const char *given_of(const args *a, const char *const *names, size_t n) {
@@ -297,8 +311,8 @@ static int wants_builtin(const args *a, uint32_t preset) {
 
 /* Options of a subject that is not there. */
 static int32_t check_subject(const args *a, int model, bs_error *err) {
-  const char *wrong =
-      model ? given_of(a, of_layers, N_OF(of_layers)) : given_of(a, of_models, N_OF(of_models));
+  const char *wrong = model ? given_of(a, of_layers + OF_RANKS, N_OF(of_layers) - OF_RANKS)
+                            : given_of(a, of_models, N_OF(of_models));
   if (wrong == NULL) return BS_OK;
   if (model) {
     bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s applies to layers only; you gave the model '%.100s'",
@@ -440,7 +454,8 @@ const bsrun_verb verb_diagnose = {
     .about =
         "Finds time of a pass that is wasted: in ops that a slow implementation serves, waits of the\n"
         "host, copies, plans that are made again, activations outside of products, threads that hurt,\n"
-        "ranks that wait or differ, and in what `bsrun profile` finds far from the limit of the machine.\n"
+        "ranks that wait or differ, pairs that are refused, and in what `bsrun profile` finds far from the "
+        "limit of the machine.\n"
         "Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx or\n"
         ".gguf, a folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64\n"
         "has 2 layers of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
@@ -451,6 +466,7 @@ const bsrun_verb verb_diagnose = {
         "  bsrun diagnose --method dense --b 64 --preset quick --ablate "
         "'method.bias=false;model.dtype=bf16'\n"
         "  bsrun diagnose model.onnx --dim batch=2 --dim tokens=12\n"
+        "  bsrun diagnose builtin:lm:2x64 --method column_parallel+row_parallel -P 2 --only split -v\n"
         "  bsrun diagnose --preset large               built-in models of 12 layers of 768, and of 8 of 512\n"
         "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n",
     .exits =

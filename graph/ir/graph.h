@@ -168,6 +168,7 @@ typedef struct gnode_split {
   uint32_t role;
   uint32_t bias;     /* value, of the whole of N; GNONE */
   uint32_t why;      /* text: why it is alone; GNONE */
+  uint32_t refused;  /* the role in a pair that `why` refuses; 0: it is in no pair */
   uint32_t n_states; /* F: states that became a part */
   bs_order rows;    /* F: of the weight, as the method has them; rank r has the r-th part. n 0: as they are */
   bs_order columns; /* S: likewise */

@@ -42,14 +42,16 @@ static const char *lasting(graph *g, const char *text) {
   return id != GNONE ? graph_text_of(g, id) : "";
 }
 
-/* "F, y split: 384 of 768 rows; 2 states split": its role, what the method says, and why it is in no pair. */
+/* "F, y split: 384 of 768 rows; 2 states split": its role, what the method says, why it is in no pair. */
 static const char *split_text(const gbinding *b, const gnode *n, const bs_proposal *proposal) {
   static const char *const roles[] = {"", "F, y split: ", "S, x split: ", "S, x whole: "};
+  static const char *const pairs[] = {"in no pair", "its pair as F is refused", "its pair as S is refused"};
   const gnode_split *split = &b->g->splits[n->layer - 1];
   bs_text t = {0};
   bs_text_printf(&t, "%s%s", roles[split->role], proposal->text);
   if (split->n_states > 0) bs_text_printf(&t, "; %u states split", split->n_states);
-  if (split->why != GNONE) bs_text_printf(&t, "; in no pair: %s", graph_text_of(b->g, split->why));
+  if (split->why != GNONE)
+    bs_text_printf(&t, "; %s: %s", pairs[split->refused], graph_text_of(b->g, split->why));
   const char *text = lasting(b->g, t.data != NULL ? t.data : "");
   bs_text_free(&t);
   return text;
@@ -71,6 +73,22 @@ static int32_t layer_info(const gbinding *b, const gstep *step, bs_node_info *io
   io->n_collectives = proposal.n_collectives;
   for (uint32_t i = 0; i < proposal.n_collectives; i++) io->payload_bytes += proposal.coll_payload[i];
   return BS_OK;
+}
+
+/* Why the method takes a product on no rank: "" of another node. */
+static const char *whole_text(const gbinding *b, const gnode *n) {
+  const gmethod *m = b->core->method;
+  bs_proposal proposal;
+  bs_error why = BS_ERROR_INIT;
+  bs_text t = {0};
+  if (m == NULL || !graph_is_product(n->op)) return "";
+  for (uint32_t i = 0; i < 2 && why.code == BS_OK; i++)
+    gmethod_propose(b->rank->context, m, b->g, n, GNODE_ALONE, n->in[1], i * (m->world_size - 1), &proposal,
+                    &why);
+  bs_text_printf(&t, "whole on every rank: %s", why.message);
+  const char *text = lasting(b->g, t.data != NULL ? t.data : "");
+  bs_text_free(&t);
+  return text;
 }
 
 BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info *out_info, bs_error *err) {
@@ -101,6 +119,7 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
     return rc;
   }
   if (step->layer == NULL) {
+    info.split = whole_text(b, n);
     bs_op_cost(&q.query, &info.flops, &info.bytes);
     info.level = answer.level;
   }
@@ -237,7 +256,7 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
       }
       put_knobs(r, &r->b->steps[i]);
       if (!profile && r->b->steps[i].layer == NULL) put_choice(r, n);
-      if (info.method != NULL && info.method[0] != '\0') put_layer_json(r, &info);
+      if (info.split != NULL && info.split[0] != '\0') put_layer_json(r, &info);
       bs_text_append(&r->t, "}", 1);
       continue;
     }
@@ -254,6 +273,8 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
     if (info.method != NULL && info.method[0] != '\0')
       bs_text_printf(&r->t, "  %s; %u collective%s, payload %" PRIu64 " bytes", info.split,
                      info.n_collectives, info.n_collectives == 1 ? "" : "s", info.payload_bytes);
+    else if (info.split != NULL && info.split[0] != '\0')
+      bs_text_printf(&r->t, "  %s", info.split);
     bs_text_printf(&r->t, "  # %s\n", info.origin);
   }
   if (json) bs_text_append(&r->t, "]", 1);

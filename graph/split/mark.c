@@ -243,12 +243,14 @@ static int32_t add_roles(const marking *k, bs_error *err) {
   return rc;
 }
 
-static uint32_t why_alone(const marking *k, uint32_t id) {
+static void tell_alone(const marking *k, uint32_t id, gnode_split *io) {
   const uint32_t i = k->s != NULL && id < k->s->n_nodes ? k->s->product_of[id] : GNONE;
-  if (i == GNONE) return GNONE;
+  io->why = GNONE;
+  if (i == GNONE) return;
   const gsplit_product *p = &k->s->products[i];
-  if (p->region == GNONE && p->passed == 0) return GNONE; /* its reader needs y whole anyhow */
-  return graph_text(k->g, p->region != GNONE ? k->s->regions[p->region].why : p->why);
+  if (p->region == GNONE && p->passed == 0) return; /* its reader needs y whole anyhow */
+  if (p->region != GNONE) io->refused = p->role == GSPLIT_S ? GNODE_S : GNODE_F;
+  io->why = graph_text(k->g, p->region != GNONE ? k->s->regions[p->region].why : p->why);
 }
 
 static int32_t split_regions(marking *k, bs_error *err) {
@@ -290,11 +292,12 @@ static int32_t mark_alone(const marking *k, uint32_t id, uint32_t *io_layers, bs
   const gnode *n = &k->g->nodes[id];
   const uint32_t i = k->s != NULL && id < k->s->n_nodes ? k->s->product_of[id] : GNONE;
   const int is_s = i != GNONE && k->s->products[i].role == GSPLIT_S, all_ranks = k->m->bits >= BS_BITS_RANKS;
-  gnode_split split = {.role = is_s ? GNODE_S_WHOLE : GNODE_ALONE, .bias = n->in[1], .why = why_alone(k, id)};
+  gnode_split split = {.role = is_s ? GNODE_S_WHOLE : GNODE_ALONE, .bias = n->in[1]};
   const gmethod_arm *arm;
   bs_layer_spec spec;
   *io_layers += n->layer != 0;
   if (n->layer != 0) return BS_OK;
+  tell_alone(k, id, &split);
   int32_t rc = takes(k, n, split.role, split.bias, why);
   if (rc != BS_OK && all_ranks &&
       gmethod_spec(k->m, k->g, n, split.role, split.bias, &arm, &spec, NULL) == BS_OK)

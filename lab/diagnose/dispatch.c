@@ -110,13 +110,15 @@ static int32_t time_runs(bs_session *session, double *out, bs_error *err) {
   return rc;
 }
 
-/* Seconds of a run of a chain, and how many nodes it became. */
+/* Seconds of a run of a chain, and how many nodes it became. Over ranks each has the whole chain. */
 static int32_t time_chain(const diag_model *m, uint32_t n, double *out_s, uint32_t *out_nodes,
                           bs_error *err) {
   static const char *const off[] = {"all"};
+  const int ranks = m->model->world != NULL;
   const bs_session_options o = {.struct_size = sizeof o,
-                                .threads = m->request.threads,
-                                .backend = m->request.backend,
+                                .world = m->model->world,
+                                .threads = ranks ? 0 : m->request.threads,
+                                .backend = ranks ? NULL : m->request.backend,
                                 .passes_off = off,
                                 .n_passes_off = 1};
   bs_tensor x = {.struct_size = sizeof x, .dtype = BS_F32, .rank = 1, .dims = {1}, .strides = {1}};

@@ -164,7 +164,8 @@ int32_t diag_model_fallback(bs_diagnosis *d, diag_model *m, bs_error *err) {
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* Nodes in which the thread slept, by a run's mean; *out_worst: the one that slept longest. */
+/* Nodes without collectives in which the thread slept, by a run's mean; *out_worst: the one that slept
+ * longest. */
 static double asleep(const json_t *profile, size_t *out_n, const json_t **out_worst, double *out_longest) {
   const json_t *node;
   double sum = 0;
@@ -174,7 +175,8 @@ static double asleep(const json_t *profile, size_t *out_n, const json_t **out_wo
   *out_longest = 0;
   json_array_foreach(json_object_get(profile, "nodes"), i, node) {
     const double runs = bs_get_number(node, "runs");
-    if (runs <= 0 || 2 * bs_get_number(node, "waits") <= runs) continue;
+    if (runs <= 0 || bs_get_number(node, "collectives") > 0 || 2 * bs_get_number(node, "waits") <= runs)
+      continue;
     const double each = bs_get_number(node, "asleep_s") / runs;
     if (each < BLOCKED) continue;
     ++*out_n;

@@ -8,6 +8,7 @@
 int32_t diag_model_inputs(bs_diagnosis *d, diag_model *model, bs_error *err);
 int32_t diag_model_fallback(bs_diagnosis *d, diag_model *model, bs_error *err);
 int32_t diag_model_waits(bs_diagnosis *d, diag_model *model, bs_error *err);
+int32_t diag_model_split(bs_diagnosis *d, diag_model *model, bs_error *err);  /* model_split.c */
 int32_t diag_model_shapes(bs_diagnosis *d, diag_model *model, bs_error *err); /* model_shapes.c */
 /* model_costs.c */
 int32_t diag_model_bound(bs_diagnosis *d, diag_model *m, bs_error *err);

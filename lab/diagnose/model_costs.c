@@ -14,16 +14,18 @@
 static const double DECIDED = 1.05;
 
 int32_t diag_model_threads(bs_diagnosis *d, diag_model *m, bs_error *err) {
-  const uint32_t cores = bs_machine_cores(), threads = m->request.threads;
-  const diag_change change = {.threads = threads > cores ? cores : 1};
+  const uint32_t cores = bs_machine_cores(), ranks = diag_model_ranks(m);
+  const uint32_t threads = m->request.threads * ranks, share = cores > ranks ? cores / ranks : 1;
+  const diag_change change = {.threads = threads > cores ? share : 1};
   bs_pair_times t;
   bs_fact(d, "cores", cores, "");
   bs_fact(d, "threads of a run", threads, "");
   if (threads == 1) return BS_OK;
+  if (m->request.threads == 1) return bs_skip(d, "each rank has one thread: the check split looks at ranks");
   const int32_t rc = diag_model_pair(d, m, &change, &t, NULL, NULL, err);
   if (rc == BS_OK && (threads > cores || bs_pair_is_slower(&t)))
     bs_find_pair(d, &t, "%u threads on %u cores: %.3g ms a run; with %u: %.3g ms", threads, cores,
-                 1e3 * t.as_is, change.threads, 1e3 * t.other);
+                 1e3 * t.as_is, change.threads * ranks, 1e3 * t.other);
   return rc;
 }
 
@@ -142,6 +144,7 @@ int32_t diag_model_plan(bs_diagnosis *d, diag_model *m, bs_error *err) {
 int32_t diag_model_memory(bs_diagnosis *d, diag_model *m, bs_error *err) {
   const bs_session_stats *t = &m->stats;
   (void)err;
+  if (m->request.ranks != NULL) bs_fact_text(d, "bytes", "of rank 0; of %u ranks", m->ranks.n);
   bs_fact(d, "intermediate values, planned", (double)t->arena_bytes, "bytes");
   bs_fact(d, "the most that live at one time", (double)t->bound_bytes, "bytes");
   bs_fact(d, "each value memory of its own", (double)t->naive_bytes, "bytes");

@@ -19,14 +19,19 @@ int32_t diag_inputs_set(diag_session *s, bs_error *err) {
   return bs_model_fill(s->m->model, s->session, 1, s->memory, err);
 }
 
-static int32_t with_inputs(const diag_model *m, bs_session *session, diag_session *out, bs_error *err) {
-  *out = (diag_session){.m = m, .session = session};
-  out->memory = calloc(m->n_inputs + 1u, sizeof *out->memory);
-  return out->memory != NULL ? diag_inputs_set(out, err) : bs_no_memory(err, "inputs");
+uint32_t diag_model_ranks(const diag_model *m) {
+  return m->request.ranks != NULL ? m->ranks.n : 1;
+}
+
+static int32_t make_inputs(diag_session *s, bs_error *err) {
+  s->memory = calloc(s->m->n_inputs + 1u, sizeof *s->memory);
+  return s->memory != NULL ? diag_inputs_set(s, err) : bs_no_memory(err, "inputs");
 }
 
 int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err) {
-  return with_inputs(m, m->model->session, out, err);
+  *out = (diag_session){
+      .m = m, .session = m->model->session, .ranks = diag_model_ranks(m), .threads = m->request.threads};
+  return make_inputs(out, err);
 }
 
 enum { MOST_OFF = 64 };
@@ -43,13 +48,27 @@ static size_t leave_out(const char *pass, const char *on, const char **off, size
   return n;
 }
 
+/* The ranks of the session, and whether its world is the requested one's. */
+static void choose_world(const diag_model *m, const diag_change *change, bs_model_ranks *ranks,
+                         bs_model_request *io_request, bs_model *io_view) {
+  *ranks = m->ranks;
+  ranks->threads = io_request->threads;
+  if (io_request->ranks == NULL) return;
+  io_request->ranks = change->one_rank ? NULL : ranks;
+  if (change->one_rank) io_request->threads *= ranks->n;
+  if (change->one_rank || ranks->threads != m->ranks.threads || change->backend != NULL ||
+      change->no_choices || change->choice != NULL)
+    io_view->world = NULL;
+}
+
 /* Opens a session in a view of the model: the same inputs and sizes. */
 int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_session *out, bs_error *err) {
   bs_model view = *m->model;
   bs_model_request r = m->request;
+  bs_model_ranks ranks;
   const char *off[MOST_OFF + 1], *choices[65];
   size_t n = 0, n_choices = 0;
-  *out = (diag_session){0};
+  *out = (diag_session){.m = m};
   if (change->threads > 0) r.threads = change->threads;
   if (change->backend != NULL) r.backend = change->backend;
   for (size_t i = 0; !change->no_choices && i < r.choices.n && n_choices < 64; i++)
@@ -63,9 +82,13 @@ int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_s
   view.session = NULL;
   view.passes_off = off;
   view.n_passes_off = n;
+  choose_world(m, change, &ranks, &r, &view);
   int32_t rc = bs_model_start_beside(m->context, &r, &view, change->share ? m->model->session : NULL, err);
-  if (rc != BS_OK) return rc;
-  rc = with_inputs(m, view.session, out, err);
+  out->session = view.session;
+  out->world = view.world != m->model->world ? view.world : NULL;
+  out->ranks = r.ranks != NULL ? ranks.n : 1;
+  out->threads = r.threads;
+  if (rc == BS_OK) rc = make_inputs(out, err);
   if (rc != BS_OK) diag_session_close(out);
   return rc;
 }
@@ -73,6 +96,7 @@ int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_s
 void diag_session_close(diag_session *s) {
   if (s->m == NULL) return;
   if (s->session != s->m->model->session) bs_session_close(s->session);
+  bs_world_destroy(s->world);
   for (uint32_t i = 0; s->memory != NULL && i < s->m->n_inputs; i++) free(s->memory[i]);
   free(s->memory);
   memset(s, 0, sizeof *s);
@@ -102,12 +126,12 @@ static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_e
   return rc;
 }
 
-bs_sampler_arm diag_session_arm(diag_session *s, const char *name, uint32_t threads) {
+bs_sampler_arm diag_session_arm(diag_session *s, const char *name) {
   const char *backend = s->m->request.backend != NULL ? s->m->request.backend : "cpu";
   return (bs_sampler_arm){.name = name,
                           .user = s,
                           .batch = batch,
-                          .threads = bs_host_threads(s->m->context, backend, 1, threads)};
+                          .threads = bs_host_threads(s->m->context, backend, s->ranks, s->threads)};
 }
 
 int32_t diag_session_report(const diag_session *s, uint32_t what, json_t **out, bs_error *err) {
@@ -136,9 +160,8 @@ int32_t diag_model_pair(bs_diagnosis *d, const diag_model *m, const diag_change 
   int32_t rc = diag_session_asked(m, &asked, err);
   if (rc == BS_OK) rc = diag_session_open(m, change, &other, err);
   if (rc == BS_OK) {
-    const bs_sampler_arm arms[2] = {
-        diag_session_arm(&asked, "as it is", m->request.threads),
-        diag_session_arm(&other, "changed", change->threads > 0 ? change->threads : m->request.threads)};
+    const bs_sampler_arm arms[2] = {diag_session_arm(&asked, "as it is"),
+                                    diag_session_arm(&other, "changed")};
     rc = bs_pair_time(d, arms, out, err);
   }
   if (rc == BS_OK && out_stats != NULL) {
@@ -178,7 +201,7 @@ static int32_t measure(bs_diagnosis *d, diag_model *m, bs_error *err) {
   diag_session s = {0};
   bs_tell(d, "the model as it is", 0, 0);
   int32_t rc = diag_session_asked(m, &s, err);
-  const bs_sampler_arm arm = diag_session_arm(&s, "as it is", m->request.threads);
+  const bs_sampler_arm arm = diag_session_arm(&s, "as it is");
   if (rc == BS_OK) rc = bs_arm_time(d, &arm, &m->steady, &m->first, err);
   m->stats = (bs_session_stats){.struct_size = sizeof m->stats};
   if (rc == BS_OK) rc = bs_session_stats_get(m->model->session, &m->stats, err);
@@ -188,10 +211,26 @@ static int32_t measure(bs_diagnosis *d, diag_model *m, bs_error *err) {
 }
 
 static json_t *subject_of(const diag_model *m) {
-  return json_pack("{s:o, s:s, s:i, s:o, s:i}", "model", bs_model_json_text(m->request.path), "backend",
-                   m->request.backend != NULL ? m->request.backend : "cpu", "threads",
-                   (int)m->request.threads, "dims", bs_model_dims(m->model), "nodes",
-                   (int)bs_session_node_count(m->model->session));
+  json_t *subject =
+      json_pack("{s:o, s:s, s:i, s:o, s:i}", "model", bs_model_json_text(m->request.path), "backend",
+                m->request.backend != NULL ? m->request.backend : "cpu", "threads", (int)m->request.threads,
+                "dims", bs_model_dims(m->model), "nodes", (int)bs_session_node_count(m->model->session));
+  if (subject == NULL || m->request.ranks == NULL) return subject;
+  json_object_set_new(subject, "method", json_string(m->ranks.method));
+  json_object_set_new(subject, "world_size", json_integer(m->ranks.n));
+  json_object_set_new(subject, "comm", json_string(m->ranks.comm != NULL ? m->ranks.comm : "threads"));
+  return subject;
+}
+
+/* Threads of one rank, which the request leaves open. */
+static void take_ranks(diag_model *m) {
+  const uint32_t cores = bs_machine_cores();
+  if (m->request.threads == 0) m->request.threads = cores;
+  if (m->request.ranks == NULL) return;
+  m->ranks = *m->request.ranks;
+  if (m->ranks.threads == 0) m->ranks.threads = cores > m->ranks.n ? cores / m->ranks.n : 1;
+  m->request.ranks = &m->ranks;
+  m->request.threads = m->ranks.threads;
 }
 
 int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, bs_model *model,
@@ -201,7 +240,7 @@ int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, 
   bs_load before, after;
   *out = NULL;
   bs_load_now(&before);
-  if (m.request.threads == 0) m.request.threads = bs_machine_cores();
+  take_ranks(&m);
   int32_t rc = bs_diagnose_words(asked, 1, err);
   if (rc == BS_OK) rc = bs_diagnosis_open(&d, asked, err);
   if (rc == BS_OK) rc = open_subject(&d, &m, err);

@@ -20,6 +20,7 @@ const bs_check bs_checks[] = {
      1},
     {"plan", "one-off costs: build, pack, plan, first pass", diag_layer_plan, diag_model_plan, 1},
     {"memory", "the most memory at one time", diag_layer_memory, diag_model_memory, 1},
+    {"split", "collectives, refused pairs, ranks compared with one", NULL, diag_model_split, 1},
     {"nodes", "node by node compared with planned, time and memory", NULL, diag_model_nodes, 1},
     {"train", "backward pass and whole training steps", diag_layer_train, NULL, 0},
     {"ablate", "one setting changed at a time", diag_layer_ablate, diag_model_ablate, 0},

@@ -394,7 +394,7 @@ START_TEST(a_clean_model) {
                                             {"memory", "planned"}};
   write_model();
   json_t *result = diagnose(words);
-  must_be_clean(result, 9);
+  must_be_clean(result, 10);
   const json_t *inputs = json_object_get(row_of(json_object_get(result, "checks"), "inputs"), "facts");
   ck_assert_msg(strstr(text_of(json_array_get(inputs, 0), "value"), "ids below 11") != NULL, "%s",
                 text_of(json_array_get(inputs, 0), "value"));
