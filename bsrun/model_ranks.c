@@ -245,6 +245,7 @@ int32_t model_ranks_read(const args *a, bs_context *context, int64_t threads, mo
   }
   out->threads = out->simulated ? 1 : (uint32_t)threads;
   int32_t rc = check_simulated(a, io, err);
+  out->launch = how_of(a);
   if (rc == BS_OK) rc = read_comm(a, out, err);
   if (rc == BS_OK) rc = find_methods(context, out->method, methods, &n, err);
   if (rc == BS_OK) rc = refuse_sets(a, methods, n, err);

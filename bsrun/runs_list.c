@@ -82,6 +82,12 @@ static int wanted(const args *a, const json_t *row, const bs_condition *conditio
   return 1;
 }
 
+/* Prefill and decode of a model are no arms of one comparison: each is a row of its own. */
+static int is_work(const json_t *row) {
+  const char *phase = json_string_value(json_object_get(row, "phase"));
+  return phase != NULL && strcmp(phase, "model_bench") == 0;
+}
+
 static int is_same_run(const json_t *a, const json_t *b) {
   return a != NULL && json_equal(json_object_get(a, "run"), json_object_get(b, "run"));
 }
@@ -154,7 +160,7 @@ static int32_t run(const args *a, bs_error *err) {
   const size_t digits = bs_run_short_digits(rows);
   json_array_foreach(rows, i, row) {
     const int shows = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
-    const int one_a_run = shows && !args_has(a, "arms");
+    const int one_a_run = shows && !args_has(a, "arms") && !is_work(row);
     if (!wanted(a, row, conditions, n)) continue;
     if (shows) dress(row, digits);
     if (one_a_run) json_object_del(row, "arm");

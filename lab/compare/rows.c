@@ -152,21 +152,27 @@ static int32_t add_arm(const bs_stored_run *a, const bs_stored_run *b, const jso
   return rc;
 }
 
-/* Simulated times are exact. */
-static int add_simulated(const bs_stored_run *a, const bs_stored_run *b, json_t *rows) {
-  const json_t *x = json_array_get(a->records, 0), *y = json_array_get(b->records, 0);
+/* The name of a simulated record's row: the work of a model's run, or the method. */
+static const char *simulated_name(const json_t *record) {
+  const char *work = bs_get_text(record, "work");
+  return work[0] != '\0' ? work : "method";
+}
+
+/* One record of each run. Simulated times are exact. */
+static int add_simulated(const bs_stored_run *a, const bs_stored_run *b, size_t at, json_t *rows) {
+  const json_t *x = json_array_get(a->records, at), *y = json_array_get(b->records, at);
   const double us_a = json_number_value(json_object_get(json_object_get(x, "simulated"), "us"));
   const double us_b = json_number_value(json_object_get(json_object_get(y, "simulated"), "us"));
-  if (!(us_a > 0 && us_b > 0)) return 0;
+  if (!(us_a > 0 && us_b > 0) || strcmp(simulated_name(x), simulated_name(y)) != 0) return 0;
   const double ratio = us_a / us_b;
   const uint32_t word = is_same_run(a, b)          ? BS_WORD_NONE
                         : ratio > 1 + MARGIN       ? BS_WORD_FASTER
                         : ratio < 1 / (1 + MARGIN) ? BS_WORD_SLOWER
                                                    : BS_WORD_SAME;
   return json_array_append_new(
-      rows, json_pack("{s:s,s:s,s:n,s:b,s:f,s:f,s:f,s:f,s:f,s:s,s:s}", "arm", "method", "phase", "simulated",
-                      "pass", "peer", 0, "a_ms", us_a * 1e-3, "b_ms", us_b * 1e-3, "speedup", ratio, "low",
-                      ratio, "high", ratio, "word", bs_comparison_name(word), "cause",
+      rows, json_pack("{s:s,s:s,s:n,s:b,s:f,s:f,s:f,s:f,s:f,s:s,s:s}", "arm", simulated_name(x), "phase",
+                      "simulated", "pass", "peer", 0, "a_ms", us_a * 1e-3, "b_ms", us_b * 1e-3, "speedup",
+                      ratio, "low", ratio, "high", ratio, "word", bs_comparison_name(word), "cause",
                       bs_unclear_name(word == BS_WORD_NONE ? BS_UNCLEAR_EQUAL : BS_UNCLEAR_NO)));
 }
 
@@ -210,7 +216,9 @@ int32_t bs_stored_rows(const bs_stored_run *a, const bs_stored_run *b, json_t **
     rc = y != NULL ? add_arm(a, b, x, y, *out_rows, err) : add_missing(a, x, *out_rows, err);
   }
   if (rc == BS_OK && json_array_size(*out_rows) == 0) {
-    if (add_simulated(a, b, *out_rows) != 0) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    int bad = 0;
+    for (size_t i = 0; i < json_array_size(a->records); i++) bad |= add_simulated(a, b, i, *out_rows);
+    if (bad != 0) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     both = json_array_size(*out_rows);
   }
   if (rc == BS_OK && doubt_what_dense_did_too(*out_rows) != 0)

@@ -61,9 +61,10 @@ static int32_t row_of(const diag_model *m, json_t **out, bs_error *err) {
   uint64_t flops, bytes;
   const int32_t rc = bs_model_count_work(m->model->session, &flops, &bytes, err);
   if (rc != BS_OK) return rc;
-  *out = json_pack("{s:f, s:i, s:I, s:I, s:I}", "median_s", m->steady, "threads",
-                   (int)(m->request.threads * diag_model_ranks(m)), "flops", (json_int_t)flops, "bytes",
-                   (json_int_t)bytes, "fallback_nodes", (json_int_t)m->stats.fallback_nodes);
+  *out =
+      json_pack("{s:f, s:i, s:i, s:I, s:I, s:I}", "median_s", m->steady, "threads", (int)m->request.threads,
+                "world_size", (int)diag_model_ranks(m), "flops", (json_int_t)flops, "bytes",
+                (json_int_t)bytes, "fallback_nodes", (json_int_t)m->stats.fallback_nodes);
   return *out != NULL ? BS_OK : bs_no_memory(err, "a row");
 }
 

@@ -224,13 +224,11 @@ static json_t *subject_of(const diag_model *m) {
 
 /* Threads of one rank, which the request leaves open. */
 static void take_ranks(diag_model *m) {
-  const uint32_t cores = bs_machine_cores();
-  if (m->request.threads == 0) m->request.threads = cores;
+  m->request.threads = bs_model_threads(&m->request);
   if (m->request.ranks == NULL) return;
   m->ranks = *m->request.ranks;
-  if (m->ranks.threads == 0) m->ranks.threads = cores > m->ranks.n ? cores / m->ranks.n : 1;
+  m->ranks.threads = m->request.threads;
   m->request.ranks = &m->ranks;
-  m->request.threads = m->ranks.threads;
 }
 
 int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, bs_model *model,

@@ -31,7 +31,7 @@ typedef struct benching {
   const bs_model_request *request;
   const bs_model_bench *asked;
   bs_model *model;
-  uint32_t threads;
+  uint32_t each, threads;     /* each: of one rank; threads: of all */
   const char *backend, *work; /* "run", "prefill", "decode" */
   int64_t tokens;             /* of a run; 0: the model has no key-value cache */
   int64_t before;             /* tokens in the cache before each run */
@@ -133,13 +133,21 @@ static json_t *peer_json(const benching *b, const bs_sampled *s) {
   return peer;
 }
 
-/* How the model is split; nothing of one rank. */
-static int add_ranks(json_t *row, const bs_model_ranks *k) {
-  if (k == NULL || k->method == NULL) return 0;
-  return json_object_set_new(row, "method", json_string(k->method)) |
-         json_object_set_new(row, "world_size", json_integer(k->n)) |
+/* Threads of one rank. A world knows them best: some of its ranks may be on other machines. */
+static int each_of(const benching *b) {
+  return (int)(b->model->world != NULL ? bs_world_threads_per_rank(b->model->world) : b->each);
+}
+
+/* How the model is split, in the fields that a run of a phase has. Replicas have set their world_size. */
+static int add_ranks(json_t *row, const benching *b) {
+  const bs_model_ranks *k = b->request->ranks;
+  int bad = json_object_set_new(row, "threads_per_rank", json_integer(each_of(b)));
+  if (json_object_get(row, "world_size") == NULL)
+    bad |= json_object_set_new(row, "world_size", json_integer(k != NULL ? k->n : 1));
+  if (k == NULL || k->method == NULL) return bad;
+  return bad | json_object_set_new(row, "method", json_string(k->method)) |
          json_object_set_new(row, "comm", json_string(k->comm != NULL ? k->comm : "threads")) |
-         json_object_set_new(row, "threads_per_rank", json_integer(k->threads));
+         json_object_set_new(row, "launch", json_string(k->launch != NULL ? k->launch : "threads"));
 }
 
 static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
@@ -153,8 +161,8 @@ static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
   json_t *stats = bs_model_stats(b->model->session), *pairs = bs_sampling_pairs_json(s);
   json_t *row =
       json_pack("{s:s, s:s, s:i, s:I, s:I, s:O, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "work", b->work,
-                "backend", b->backend, "threads", (int)b->threads, "cache_tokens", (json_int_t)b->before,
-                "nodes", (json_int_t)bs_session_node_count(b->model->session), "fallback_nodes",
+                "backend", b->backend, "threads", each_of(b), "cache_tokens", (json_int_t)b->before, "nodes",
+                (json_int_t)bs_session_node_count(b->model->session), "fallback_nodes",
                 json_object_get(stats, "fallback_nodes"), "flops", (json_int_t)flops, "bytes",
                 (json_int_t)bytes, "low_s", low, "high_s", high, "first_s", arm->warm.first.seconds, "gflops",
                 flops > 0 ? json_real(1e-9 * (double)flops / each) : json_null(), "tokens_per_s",
@@ -167,7 +175,7 @@ static int32_t add_row(benching *b, const bs_sampled *s, bs_error *err) {
         json_object_set_new(row, "unclear",
                             unclear ? json_string(bs_unclear_name(BS_UNCLEAR_DISTURBED)) : json_null()) != 0;
   if (!bad && b->tokens > 0) bad = json_object_set_new(row, "tokens", json_integer(b->tokens)) != 0;
-  if (!bad) bad = add_ranks(row, b->request->ranks) != 0;
+  if (!bad) bad = add_ranks(row, b) != 0;
   if (!bad && b->peer != NULL) bad = json_object_set_new(row, "peer", peer_json(b, s)) != 0;
   json_decref(stats);
   json_decref(pairs);
@@ -210,8 +218,9 @@ static int32_t simulate_one(benching *b, bs_error *err) {
   if (rc == BS_OK)
     rc = bs_model_simulated_row(b->model, b->request->ranks, b->work, b->tokens, b->before, &row, err);
   if (rc != BS_OK) return rc;
-  if (json_object_set_new(row, "backend", json_string(b->backend)) == 0 && add_seconds(b, row) == 0 &&
-      json_array_append(b->rows, row) == 0)
+  if (json_object_set_new(row, "backend", json_string(b->backend)) == 0 &&
+      json_object_set_new(row, "threads", json_integer(each_of(b))) == 0 && add_ranks(row, b) == 0 &&
+      add_seconds(b, row) == 0 && json_array_append(b->rows, row) == 0)
     rc = BS_OK;
   else
     rc = bs_no_memory(err, "a row");
@@ -398,8 +407,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   bs_graph_info info = {.struct_size = sizeof info};
   json_t *nodes = NULL;
   bs_load before, after;
-  if (r.ranks != NULL) r.threads = r.ranks->n * (r.ranks->threads > 0 ? r.ranks->threads : 1);
-  if (r.threads == 0) r.threads = bs_machine_cores();
+  const uint32_t each = bs_model_threads(&r);
+  r.threads = each * (r.ranks != NULL ? r.ranks->n : 1);
   r.bind = asked->peer != NULL; /* on the cores that the peer has */
   r.profile =
       r.ranks != NULL && r.ranks->simulated && asked->profile; /* a virtual clock takes no time to read */
@@ -407,6 +416,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
                 .request = &r,
                 .asked = asked,
                 .model = model,
+                .each = each,
                 .threads = r.threads,
                 .backend = r.backend != NULL ? r.backend : "cpu",
                 .work = "run",
@@ -428,7 +438,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     rc = is_simulated(&b) ? read_profile(model, &nodes, err) : profile(context, &b, &nodes, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O?, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
-                     "backend", b.backend, "threads", (int)b.threads, "dims", bs_model_dims(model),
+                     "backend", b.backend, "threads", each_of(&b), "dims", bs_model_dims(model),
                      "made_inputs", bs_model_makes_inputs(model), "median_s",
                      json_object_get(json_array_get(b.rows, 0), "median_s"), "rows", b.rows, "conditions",
                      bs_load_json(&before, &after), "stats", bs_model_stats(model->session));

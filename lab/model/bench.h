@@ -20,8 +20,9 @@ typedef struct bs_model_bench {
  * reads its inputs from files and gives one row "run". A model with one gives the rows "prefill" (the prompt,
  * into an empty cache) and "decode" (one token, after the prompt). Without --input the ids are generated;
  * without --dim the prompt has 128 tokens.
- * *out: {model, backend, threads, dims, made_inputs, made_hash (of their numbers), median_s (of the first
- * row), rows: [{work, backend, threads, tokens, cache_tokens, nodes, fallback_nodes, flops, bytes, gflops,
+ * *out: {model, backend, threads (of one rank), dims, made_inputs, made_hash (of their numbers), median_s (of
+ * the first row), rows: [{work, backend, threads, threads_per_rank (the same), world_size, method, comm and
+ * launch (these three over ranks alone), tokens, cache_tokens, nodes, fallback_nodes, flops, bytes, gflops,
  * tokens_per_s, low_s, high_s (95 % of the median), first_s, load_s (of the model), lower_s, pass_s, plan_s,
  * pack_s, prepare_s (of the binding for this row), and the fields of an arm and of pairs in docs/runs.md}],
  * conditions (bs_load_json), stats, profile: [{op, serves, origin, shape, each_s, share, gflops, ..}],

@@ -114,6 +114,7 @@ static int32_t set_ranks(bs_node *config, const bs_model_ranks *k, bs_error *err
   int32_t rc = set_given(config, "model.method", k->method, err);
   if (rc == BS_OK) rc = set_number(config, "model.world_size", k->n, err);
   if (rc == BS_OK) rc = set_given(config, "model.comm", k->comm, err);
+  if (rc == BS_OK) rc = set_given(config, "model.launch", k->launch, err);
   if (rc == BS_OK && k->has_mask) rc = bs_config_set_text(config, "model.mask", k->mask.name, err);
   if (rc == BS_OK && k->replicas > 1) rc = set_number(config, "model.replicas", k->replicas, err);
   if (rc == BS_OK) rc = set_given(config, "model.machine", k->machine, err);
@@ -151,7 +152,7 @@ static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_err
   free(real);
   if (rc == BS_OK)
     rc = bs_config_set_text(config, "model.backend", r->backend != NULL ? r->backend : "cpu", err);
-  if (rc == BS_OK) rc = set_number(config, "model.threads", r->threads, err);
+  if (rc == BS_OK) rc = set_number(config, "model.threads", bs_model_threads(r), err);
   if (rc == BS_OK && r->ranks != NULL) rc = set_ranks(config, r->ranks, err);
   if (rc == BS_OK) rc = set_numbers_of(config, r, err);
   if (rc == BS_OK) rc = set_number(config, "model.cache_tokens", (double)r->cache_tokens, err);

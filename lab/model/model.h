@@ -19,6 +19,7 @@ typedef struct bs_model_ranks {
   uint32_t n;                  /* ranks */
   uint32_t threads;            /* of each; 0: cores / ranks */
   const char *method, *comm;   /* method NULL: one rank; comm NULL: threads */
+  const char *launch;          /* "threads", "processes" or "mpi"; NULL: threads */
   double timeout_s;            /* of a wait for another rank; 0: 60 */
   const char **keys, **values; /* n_options: of the method */
   uint32_t n_options, has_mask;
@@ -103,6 +104,8 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
 bs_session_options bs_model_session_options(const bs_model_request *request, const bs_model *model);
 /* Makes model->world where the request has ranks; bs_model_start calls it. */
 int32_t bs_model_world(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
+/* Threads of one rank, which the request may leave open. */
+uint32_t bs_model_threads(const bs_model_request *request);
 /* 1: the model's ranks are processes, and this one is above rank 0: it follows. */
 int bs_model_follows(const bs_model *model);
 /* After the session of the model was opened: a process that follows serves rank 0's calls here until rank 0

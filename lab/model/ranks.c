@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c - the options of a model's sessions, and the world that they run on. */
 #include "core/base/error.h"
+#include "lab/cores.h"
 #include "lab/model/model.h"
 
 /* Rows of the longest part of a prompt (generate.h): layers are then built once, whatever is bound first. */
@@ -68,6 +69,14 @@ int32_t bs_model_world(bs_context *context, const bs_model_request *r, bs_model 
                                     .timeout_s = r->ranks->timeout_s,
                                     .config_hash = build_hash()};
   return bs_world_create(context, &options, &m->world, err);
+}
+
+uint32_t bs_model_threads(const bs_model_request *r) {
+  const bs_model_ranks *k = r->ranks;
+  const uint32_t cores = bs_machine_cores();
+  if (k == NULL) return r->threads > 0 ? r->threads : cores;
+  if (k->simulated || k->n > cores) return k->threads > 0 ? k->threads : 1;
+  return k->threads > 0 ? k->threads : cores / k->n;
 }
 
 int bs_model_follows(const bs_model *m) {

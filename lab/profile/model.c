@@ -84,7 +84,8 @@ static int32_t add_calls(json_t *record, const json_t *row, bs_error *err) {
 
 int32_t bs_profile_run(const char *name, const json_t *row, const json_t *nodes, json_t **out,
                        bs_error *err) {
-  const uint32_t threads = (uint32_t)bs_get_number(row, "threads");
+  const double ranks = bs_get_number(row, "world_size"), each = bs_get_number(row, "threads");
+  const uint32_t threads = (uint32_t)(ranks > 1 ? ranks * each : each);
   bs_kernel_peaks rates = {0};
   *out = bs_profile_record("model", name, threads, 1, bs_get_number(row, "median_s"));
   const int stopped = bs_stop_asked() != 0; /* the machine is not measured any more */

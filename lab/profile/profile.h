@@ -44,8 +44,9 @@ int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options
 /* Profiles an open model that has no session yet (bench.h); parts are nodes, the slowest first. */
 int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_model *model,
                          const bs_profile_options *options, json_t **out, bs_error *err);
-/* Makes the profile of a run that was measured before. row: {median_s, threads, flops, bytes, fallback_nodes}
- * of a run; nodes: those of bs_model_by_time. `calls`, `counters` and `conditions` are missing. */
+/* Makes the profile of a run that was measured before. row: {median_s, threads, world_size (missing: 1),
+ * flops, bytes, fallback_nodes} of a run; nodes: those of bs_model_by_time. `calls`, `counters` and
+ * `conditions` are missing. */
 int32_t bs_profile_run(const char *name, const json_t *row, const json_t *nodes, json_t **out, bs_error *err);
 /* Makes profiles from a file of Nsight Compute (ncu.h): a record a kernel, with the findings of a rule file,
  * number `at` of `all`. Records are made one after another, so that many kernels need little memory. */

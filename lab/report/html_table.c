@@ -137,6 +137,7 @@ const bs_field bs_report_fields[] = {
     {"dtype", "dtype", BS_FIELD_FOLD, 0},
     {"mask", "mask", BS_FIELD_FOLD, 0},
     {"phase", "phases", BS_FIELD_FOLD, 0},
+    {"work", "work", BS_FIELD_FOLD, 0},
     {"against", "against", BS_FIELD_FOLD, 0},
     {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"limit_share", "% of limit", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
@@ -174,6 +175,8 @@ static json_t *shown(const json_t *row) {
   if (!isnan(bs_row_number(row, "speedup_low"))) json_object_set_new(one, "interval", json_string(interval));
   if (bs_row_text(row, "mask")[0] != '\0')
     json_object_set_new(one, "mask", json_string(bs_mask_words(bs_row_text(row, "mask"), mask, sizeof mask)));
+  if (strcmp(bs_row_text(row, "phase"), "model_bench") == 0)
+    json_object_set(one, "work", json_object_get(row, "arm"));
   const int phase = phase_of(row);
   if (phase >= 0) json_object_set_new(one, "phase", json_string(phases[phase]));
   return one;

@@ -161,10 +161,12 @@ static int32_t take_word(json_t *model, const char *word, const char *root, bs_e
 
 /* ---- values derived from the rows ---- */
 
-/* Is it the dense layer next to a method? Arms of `bsrun compare`, which have a pass, are separate. */
+/* Is it the dense layer next to a method? Arms of `bsrun compare`, which have a pass, are separate, and so is
+ * the work of a model's run. */
 static int is_peer(const json_t *row) {
   const char *arm = bs_row_text(row, "arm");
-  return arm[0] != '\0' && strcmp(arm, "method") != 0 && bs_row_text(row, "pass")[0] == '\0';
+  return arm[0] != '\0' && strcmp(arm, "method") != 0 && bs_row_text(row, "pass")[0] == '\0' &&
+         strcmp(bs_row_text(row, "phase"), "model_bench") != 0;
 }
 
 /* A text that sorts as a reader expects: numbers with leading zeros. */

@@ -56,6 +56,7 @@ static int add_samples(json_t *list, const one_arm *a, const json_t *part, unsig
   if (!json_is_array(seconds)) return 0;
   json_t *row = json_object();
   json_t *name = json_object_get(a->arm, "name"), *phase = json_object_get(part, "phase");
+  if (name == NULL) name = json_object_get(a->arm, "work"); /* of a model's bench */
   int bad = json_object_set_new(row, "record", json_integer((json_int_t)a->record)) ||
             json_object_set(row, "arm", name != NULL ? name : json_null()) ||
             json_object_set(row, "phase", phase != NULL ? phase : json_null());

@@ -382,10 +382,11 @@ int bs_summary_add(json_t *rows, const bs_summary_run *run, const json_t *record
                                      : 1;
   for (size_t i = 0; i < n; i++) {
     json_t *row = new_row(run, record);
-    const int bad = row == NULL || (simulated != NULL             ? fill_simulated(row, record, i)
-                                    : arms > 0                    ? fill_arm(row, record, i)
-                                    : bs_record_is_kernel(record) ? fill_kernel(row, record)
-                                                                  : fill_alone(row, record));
+    int bad = row == NULL || (simulated != NULL             ? fill_simulated(row, record, i)
+                              : arms > 0                    ? fill_arm(row, record, i)
+                              : bs_record_is_kernel(record) ? fill_kernel(row, record)
+                                                            : fill_alone(row, record));
+    bad = bad || set_text(row, "arm", json_string_value(json_object_get(record, "work"))); /* of a model */
     if (bad || json_array_append(rows, row) != 0) {
       json_decref(row);
       return 0;

@@ -21,7 +21,7 @@ int bs_record_is_kernel(const json_t *record);
 const char *bs_record_clock(const json_t *record);
 /* Increase it when a row of an unchanged record gets other values: then older rows of index.jsonl are made
  * again. */
-enum { BS_ROWS_VERSION = 4 };
+enum { BS_ROWS_VERSION = 5 };
 
 /* Data that all rows of a run share, in addition to its records. Borrowed; NULL: not known. */
 typedef struct bs_summary_run {

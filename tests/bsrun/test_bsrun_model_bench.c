@@ -262,6 +262,59 @@ START_TEST(records) {
 }
 END_TEST
 
+/* Prefill and decode are rows of their own, with the fields of a run of a phase, wherever runs are looked at.
+ */
+START_TEST(rows_of_a_run) {
+  static const struct {
+    const char *words[7], *says[2];
+  } looks[] = {{{"runs", "list"}, {"  prefill  ", "  decode  "}},
+               {{"runs", "show", "ranks"}, {"\narm               prefill\n", "\ndecode: median_s  "}},
+               {{"report", "-o", "csv"}, {",model_bench,prefill,", ",model_bench,decode,"}},
+               {{"compare", "ranks", "ranks", "-o", "csv"}, {"\nprefill,", "\ndecode,"}}};
+  static const char *const works[] = {"prefill", "decode"};
+  const json_t *row;
+  size_t i;
+  char model[700];
+  snprintf(model, sizeof model, "%s/toy", dir);
+  ck_assert_int_eq(mkdir(model, 0755), 0);
+  write_gpt2(model);
+  ran r = bsrun(dir, "model", "bench", "toy", "--dim", "sequence=6", "--seconds", "0.01", "--threads", "1",
+                "--method", "row_parallel", "-P", "2", "--launch", "processes", "--force", "--run-id",
+                "ranks", NULL);
+  must_be(&r, 0);
+  json_t *record = model_record(&r, 1);
+  ck_assert_int_eq(json_integer_value(json_object_get(record, "threads")), 1);
+  json_decref(record);
+  char *config = read_text(run_folder(&r, dir, 0), "config.yaml");
+  ck_assert_msg(strstr(config, "launch: processes") != NULL && strstr(config, "threads: 1") != NULL, "%s",
+                config);
+  free(config);
+  ran_free(&r);
+  r = bsrun(dir, "runs", "list", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, 0, NULL);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  json_array_foreach(rows, i, row) {
+    ck_assert_str_eq(json_string_value(json_object_get(row, "arm")), works[i]);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "method")), "row_parallel");
+    ck_assert_str_eq(json_string_value(json_object_get(row, "launch")), "processes");
+    ck_assert_str_eq(json_string_value(json_object_get(row, "comm")), "shm");
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "world_size")), 2);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "threads_per_rank")), 1);
+  }
+  json_decref(rows);
+  ran_free(&r);
+  for (i = 0; i < sizeof looks / sizeof looks[0]; i++) {
+    const char *const *w = looks[i].words;
+    r = bsrun(dir, w[0], w[1], w[2], w[3], w[4], NULL);
+    must_be(&r, 0);
+    for (size_t k = 0; k < 2; k++)
+      ck_assert_msg(strstr(r.out, looks[i].says[k]) != NULL, "%s %s: %s", w[0], looks[i].says[k], r.out);
+    ran_free(&r);
+  }
+}
+END_TEST
+
 /* A terminal is told what lasts more than half a second, and the line is wiped out. */
 START_TEST(progress_on_a_terminal) {
   char said[8192], name[128], out[900];
@@ -327,6 +380,7 @@ int main(void) {
                                  {prefill_and_decode},
                                  {ref_serves_only_where_it_is_allowed},
                                  {records},
+                                 {rows_of_a_run},
                                  {progress_on_a_terminal},
                                  {what_is_wrong_is_said, TEST_COUNT(bad)},
                                  {0}},
