@@ -99,6 +99,7 @@ typedef struct gnode {
   uint32_t activation, accumulate;
   uint32_t expr;  /* map: number of its gexpr */
   uint32_t layer; /* a product that a method splits over ranks: 1 + its index in graph.splits; 0: none */
+  uint32_t whole; /* a product that every rank computes whole: 1 + the text that says why; 0: none */
   int64_t attrs[8];
   double numbers[4];
 } gnode;

@@ -75,22 +75,6 @@ static int32_t layer_info(const gbinding *b, const gstep *step, bs_node_info *io
   return BS_OK;
 }
 
-/* Why the method takes a product on no rank: "" of another node. */
-static const char *whole_text(const gbinding *b, const gnode *n) {
-  const gmethod *m = b->core->method;
-  bs_proposal proposal;
-  bs_error why = BS_ERROR_INIT;
-  bs_text t = {0};
-  if (m == NULL || !graph_is_product(n->op)) return "";
-  for (uint32_t i = 0; i < 2 && why.code == BS_OK; i++)
-    gmethod_propose(b->rank->context, m, b->g, n, GNODE_ALONE, n->in[1], i * (m->world_size - 1), &proposal,
-                    &why);
-  bs_text_printf(&t, "whole on every rank: %s", why.message);
-  const char *text = lasting(b->g, t.data != NULL ? t.data : "");
-  bs_text_free(&t);
-  return text;
-}
-
 BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info *out_info, bs_error *err) {
   s = gsession_lead(s);
   if (s == NULL || out_info == NULL) return gargs_null("bs_session_node", "session and out_info", err);
@@ -107,7 +91,8 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
   gquery q;
   bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
   bs_text origins = {0};
-  info.method = info.split = "";
+  info.method = "";
+  info.split = n->whole != 0 ? graph_text_of(b->g, n->whole - 1) : "";
   gstep_serves(step, serves, sizeof serves);
   graph_query(b->g, n, &q);
   grank *r = b->rank;
@@ -119,7 +104,6 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
     return rc;
   }
   if (step->layer == NULL) {
-    info.split = whole_text(b, n);
     bs_op_cost(&q.query, &info.flops, &info.bytes);
     info.level = answer.level;
   }

@@ -475,11 +475,8 @@ BS_API int32_t bs_session_slot_copy(bs_session *s, int64_t from, int64_t to, int
 }
 
 static void count_layer(const gbinding *b, const gstep *step, bs_session_stats *io) {
-  if (b->core->method == NULL || !graph_is_product(b->g->nodes[step->node].op)) return;
-  if (step->layer == NULL) {
-    io->layers_whole++;
-    return;
-  }
+  io->layers_whole += b->g->nodes[step->node].whole != 0;
+  if (step->layer == NULL) return;
   io->layers++;
   bs_proposal proposal;
   if (glayer_propose(b, step, &proposal, NULL) != BS_OK) return;

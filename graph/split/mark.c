@@ -248,7 +248,6 @@ static void tell_alone(const marking *k, uint32_t id, gnode_split *io) {
   io->why = GNONE;
   if (i == GNONE) return;
   const gsplit_product *p = &k->s->products[i];
-  if (p->region == GNONE && p->passed == 0) return; /* its reader needs y whole anyhow */
   if (p->region != GNONE) io->refused = p->role == GSPLIT_S ? GNODE_S : GNODE_F;
   io->why = graph_text(k->g, p->region != GNONE ? k->s->regions[p->region].why : p->why);
 }
@@ -287,6 +286,16 @@ static int32_t refuse_bits(const marking *k, const gnode *n, const bs_error *why
   return BS_UNSUPPORTED;
 }
 
+/* Keeps the reason for explain. */
+static int32_t stay_whole(const marking *k, uint32_t id, const char *why, bs_error *err) {
+  char text[320];
+  snprintf(text, sizeof text, "whole on every rank: %.280s", why);
+  const uint32_t kept = graph_text(k->g, text);
+  if (kept == GNONE) return no_memory(err);
+  k->g->nodes[id].whole = kept + 1;
+  return BS_OK;
+}
+
 /* A product that is in no region is a layer with whole x and y, where its method takes it. */
 static int32_t mark_alone(const marking *k, uint32_t id, uint32_t *io_layers, bs_error *why, bs_error *err) {
   const gnode *n = &k->g->nodes[id];
@@ -303,9 +312,21 @@ static int32_t mark_alone(const marking *k, uint32_t id, uint32_t *io_layers, bs
       gmethod_spec(k->m, k->g, n, split.role, split.bias, &arm, &spec, NULL) == BS_OK)
     return refuse_bits(k, n, why, err);
   if (rc != BS_OK && is_s) rc = takes(k, n, split.role = GNODE_ALONE, split.bias, why);
-  if (rc != BS_OK) return BS_OK;
+  if (rc != BS_OK) return stay_whole(k, id, why->message, err);
   *io_layers += 1;
   return add_layer(k->g, id, &split, err);
+}
+
+/* A product of a constant with a matrix for each entry of its batch, of which no rank has a part. */
+static int is_batched(const marking *k, uint32_t id) {
+  const gnode *n = &k->g->nodes[id];
+  const uint32_t region = k->s != NULL && id < k->s->n_nodes ? k->s->region_of[id] : GNONE;
+  if (n->op != GOP_CONTRACT || (region != GNONE && !k->s->regions[region].refused)) return 0;
+  for (uint32_t i = 0; i < 2; i++) {
+    const gvalue *v = &k->g->values[n->in[i]];
+    if (graph_is_const(k->g, n->in[i]) && v->dims[v->rank - 1] > 1 && v->dims[v->rank - 2] > 1) return 1;
+  }
+  return 0;
 }
 
 static int32_t mark_all(const marking *k, bs_error *err) {
@@ -314,8 +335,11 @@ static int32_t mark_all(const marking *k, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t id = k->g->first, next; id != GNONE && rc == BS_OK; id = next) {
     next = k->g->nodes[id].next;
+    if (is_batched(k, id))
+      rc = stay_whole(k, id, "it has a matrix of weights for each entry of a batch", err);
     if (!graph_is_product(k->g->nodes[id].op)) continue;
     if (graph_count(&k->g->values[k->g->nodes[id].out[0]]) == 0) { /* there is nothing to compute */
+      rc = stay_whole(k, id, "it has no numbers", err);
       empty++;
       continue;
     }

@@ -18,7 +18,7 @@ typedef struct search {
   gsplit *s;
   uint32_t *place;          /* of each node: its place in the run */
   uint32_t region, until;   /* the region that is tried; place of its last reader so far */
-  uint32_t node, passed;    /* that is looked at; nodes that passed */
+  uint32_t node;            /* that is looked at */
   uint32_t n_roots, n_cuts; /* before the region */
   gsplit_product *f;
   int no_memory;
@@ -43,7 +43,6 @@ __attribute__((format(printf, 2, 3))) static int refuse(search *s, const char *f
   gsplit_name(s->g, s->node, name, sizeof name);
   snprintf(s->f->why, sizeof s->f->why, "%s %s", name, text);
   s->f->stop = s->node;
-  s->f->passed = s->passed;
   return 0;
 }
 
@@ -328,7 +327,6 @@ static int follow(search *s, uint32_t f) {
     if (!graph_is_product(n->op) && gives_output(s, n)) return 0;
     s->s->region_of[id] = s->region;
     ends += (uint32_t)graph_is_product(n->op);
-    s->passed++;
   }
   s->node = f;
   if (ends == 0) return refuse(s, "has an output that no product reads");
@@ -371,7 +369,7 @@ static int try_product(search *s, uint32_t product) {
   s->region = all->n_regions;
   s->n_roots = all->n_roots;
   s->n_cuts = all->n_cuts;
-  s->until = s->passed = 0;
+  s->until = 0;
   if (!follow(s, s->f->node)) {
     undo(s);
     return !s->no_memory;

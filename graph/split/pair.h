@@ -70,8 +70,6 @@ typedef struct gsplit_product {
   uint32_t layer;    /* 0: no method can build it, because its weight is quantised; `why` says so. Each rank
                       * then has all of it */
   uint32_t stop;     /* alone: node at which the search for a region ended; GNONE: at no node */
-  uint32_t passed; /* alone: nodes that would have been split before `stop`. 0: the next reader needs y whole,
-                    * which is no loss, as of a norm or an output of the model */
   char why[GSPLIT_WHY]; /* alone */
 } gsplit_product;
 

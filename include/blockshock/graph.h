@@ -389,7 +389,7 @@ typedef struct bs_node_info {
   double seconds; /* with `profile`: of all runs */
   /* Since 0.15, of a product that a method splits. flops, bytes: of the rank. */
   const char *method;     /* "" otherwise */
-  const char *split;      /* how it is split, or why it is whole on every rank */
+  const char *split;      /* how it is split, as the method says, or why every rank computes all of it; "" */
   uint32_t n_collectives; /* of one run */
   uint32_t reserved;
   uint64_t payload_bytes; /* of these collectives, as in bs_proposal */
