@@ -447,7 +447,7 @@ static int32_t run_judged(const checking *c, int32_t *io_found, bs_error *io_why
   int32_t rc = gflat_run(c->b, 0, c->err);
   if (rc != BS_OK) return rc;
   int32_t judged = ggates_counters(c->b, counts, &why);
-  rc = ggates_outputs(c->b, judged == BS_OK ? &why : c->err);
+  rc = ggates_outputs(c->b, BS_OK, judged == BS_OK ? &why : c->err);
   if (judged == BS_OK && rc == BS_NUMERIC) judged = rc;
   if (judged == BS_NUMERIC && *io_found == BS_OK) *io_why = why;
   if (judged == BS_NUMERIC) *io_found = judged;

@@ -283,6 +283,10 @@ BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out
   return rc;
 }
 
+uint32_t gsession_compare_ranks(bs_session *s, uint32_t on) {
+  return s->front != NULL ? gfront_compare(s->front, on) : 0;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 BS_API uint64_t bs_session_workspace(const bs_session *s) {

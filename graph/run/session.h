@@ -71,6 +71,10 @@ int32_t gsession_open(bs_context *context, bs_graph *model, const bs_session_opt
                       struct glead *tell, bs_session **out_session, bs_error *err);
 /* The member of rank 0 of a session over a world; any other session itself. */
 bs_session *gsession_lead(const bs_session *session);
+/* session.c: each run from here on compares the outputs of all ranks of a session over a world, or no more:
+ * BS_NUMERIC (BS-GRAPH-RANKS) names a rank whose bits differ. Returns what it was. Other sessions: no effect.
+ */
+uint32_t gsession_compare_ranks(bs_session *session, uint32_t on);
 /* bind.c: frees a binding. */
 void gsession_drop(bs_session *session, gbinding *binding);
 /* Checks a bound plan that serves a range of sizes: its graph must be that of a plan for these sizes alone.

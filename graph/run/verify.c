@@ -407,7 +407,14 @@ int32_t gverify_run(gverify *v, bs_verify_report *out_report, bs_error *err) {
     return BS_UNSUPPORTED;
   }
   int32_t rc = gstates_keep(v->s->core, v->s->rank, &v->before, err);
+  const uint32_t compares = gsession_compare_ranks(v->asked, 1);
   if (rc == BS_OK) rc = bs_session_run(v->asked, err);
+  gsession_compare_ranks(v->asked, compares);
+  if (rc == BS_NUMERIC) { /* the ranks differ from each other */
+    const bs_verify_report none = {size,      .value = NAN, .output = "", .pass = "",
+                                   .off = "", .node = "",   .serves = ""};
+    memcpy(out_report, &none, size < sizeof none ? size : sizeof none);
+  }
   if (rc == BS_OK) rc = gstates_keep(v->s->core, v->s->rank, &v->after, err);
   if (rc != BS_OK) return rc;
   const int64_t length = v->s->core->length;

@@ -32,6 +32,7 @@ static int32_t serve(const gfront *f, bs_session *s, bs_error *err) {
     case GTOLD_BIND:
       return bind_told(f, s, err);
     case GTOLD_RUN:
+      return gfront_run_member(s, f->told.compares, err);
     case GTOLD_TRACE:
       return bs_session_run(s, err);
     case GTOLD_CHECK:

@@ -13,6 +13,7 @@
 #include "core/world/executor.h"
 #include "graph/run/args.h"
 #include "graph/split/echo.h"
+#include "graph/split/gates.h"
 #include "graph/split/tell.h"
 
 /* A call on the member of a rank. */
@@ -76,6 +77,7 @@ static int32_t run_all(gfront *f, uint32_t call_told, member_call call, void *ar
   if (f->processes) {
     const bs_session *lead = gfront_lead(f);
     f->told.call = call_told;
+    f->told.compares = f->compares;
     f->told.length = lead->core->length;
     f->told.slot = lead->slot;
   }
@@ -307,10 +309,24 @@ int32_t gfront_bind(gfront *f, const bs_dim *const *dims, uint32_t n, bs_error *
   return rc == BS_OK ? run_all(f, GTOLD_BIND, bind_member, &b, err) : rc;
 }
 
+/* A rank whose error ends the world compares nothing: the world ends the other ranks, too. */
+int32_t gfront_run_member(bs_session *s, uint32_t compares, bs_error *err) {
+  const int32_t rc = bs_session_run(s, err);
+  if (!compares || s->rank->phantom || !gfront_goes_on(s->rank->rank, rc)) return rc;
+  const int32_t same = ggates_outputs(s->bound, rc, rc == BS_OK ? err : NULL);
+  return rc == BS_OK ? same : rc;
+}
+
 static int32_t run_member(gfront *f, uint32_t rank, void *arg, bs_error *err) {
   (void)arg;
   if (f->echoes != NULL && rank != f->first) return gecho_run(f->echoes[rank], err);
-  return bs_session_run(f->members[rank], err);
+  return gfront_run_member(f->members[rank], f->compares, err);
+}
+
+uint32_t gfront_compare(gfront *f, uint32_t on) {
+  const uint32_t was = f->compares;
+  f->compares = on;
+  return was;
 }
 
 int32_t gfront_run(gfront *f, bs_error *err) {

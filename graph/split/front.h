@@ -16,6 +16,8 @@ bs_session *gfront_member(const gfront *front, uint32_t rank); /* NULL: of anoth
 int32_t gfront_bind(gfront *front, const bs_dim *const *dims, uint32_t n, bs_error *err);
 int32_t gfront_set(gfront *front, uint32_t port, const bs_tensor *tensor, bs_error *err);
 int32_t gfront_run(gfront *front, bs_error *err);
+/* Each run from here on compares the outputs of the ranks (gates.h), or no more. Returns what it was. */
+uint32_t gfront_compare(gfront *front, uint32_t on);
 int32_t gfront_cache(gfront *front, int64_t length, bs_error *err);
 int32_t gfront_slot(gfront *front, int64_t first, bs_error *err);
 int32_t gfront_slot_copy(gfront *front, int64_t from, int64_t to, int64_t tokens, bs_error *err);

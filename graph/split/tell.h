@@ -22,7 +22,7 @@ enum gtold_call {
 
 /* A call of rank 0. Fields that it does not use are zero. */
 typedef struct gtold {
-  uint32_t call, reserved;
+  uint32_t call, compares;  /* RUN: the outputs of the ranks are compared */
   int64_t length, slot;     /* of rank 0's member before the call */
   int64_t from, to, tokens; /* COPY */
   int64_t unused[2];
@@ -39,6 +39,7 @@ struct gfront {
   uint32_t size, first; /* ranks of the world; the first of this process */
   uint32_t processes;   /* 1: ranks are processes, and `first` is the only one here */
   uint32_t opened;      /* 1: on all ranks */
+  uint32_t compares;    /* 1: runs compare the outputs of the ranks */
   bs_session **members; /* of each rank; NULL: of another process, or not open */
   gecho **echoes;       /* of ranks without values, which follow the first; NULL: each has a member */
   glead lead;           /* what it tells these */
@@ -58,6 +59,9 @@ int gfront_goes_on(const bs_rank *rank, int32_t code);
 /* same.c: the sums of what this process opens. Of constants of more than 64 MiB together, 64 pieces count
  * and the begin of each one. */
 int32_t gsame_make(const gmodel *model, const bs_session_options *options, gsame *out_same, bs_error *err);
+
+/* A run of a member. compares: then every rank compares its outputs with the others'. */
+int32_t gfront_run_member(bs_session *member, uint32_t compares, bs_error *err);
 
 /* tell.c. Each is called by all ranks in the same order, within a run of the world. */
 /* BS_MISMATCH, BS-GRAPH-SAME, on every rank: one opens something else than rank 0, and what. */

@@ -7,6 +7,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "graph/run/session.h"
 #include "lab/model/checking.h"
 #include "lab/model/inputs.h"
 #include "lab/model/text_file.h"
@@ -143,6 +144,7 @@ int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, j
   bs_model_verified verified = {0};
   const int made = bs_model_makes_inputs(model);
   *out = NULL;
+  gsession_compare_ranks(model->session, 1);
   int32_t rc = bs_model_set_inputs(request, model, err);
   if (rc == BS_OK) rc = bs_model_verified_init(&verified, err);
   if (rc == BS_OK)
@@ -184,7 +186,9 @@ static int32_t start_session(bs_checking *c, const bs_dim *dims, uint32_t n_dims
   options.dims = pointers;
   options.n_dims = n_dims;
   const int32_t opened = bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);
-  return opened == BS_OK ? bs_model_follow(&c->model, c->model.session, err) : opened;
+  if (opened != BS_OK) return opened;
+  gsession_compare_ranks(c->model.session, 1);
+  return bs_model_follow(&c->model, c->model.session, err);
 }
 
 /* Sizes that the case does not name are those of its inputs' files, as in `model run`. */

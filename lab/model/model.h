@@ -124,11 +124,11 @@ void bs_model_close(bs_model *model);
  * opset, dtype, reason}], not_judged: a line with the sizes that would help, or ""}. A symbolic dimension is
  * its name. `backend` NULL: only the lowering is checked. */
 int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, bs_error *err);
-/* Runs a started model once on its inputs. {model, backend, dims, made_inputs, nodes, outputs: [{name, dtype,
- * shape, min, max, mean, nonfinite, first, file}], stats}. output_dir (may be NULL): each output is written
- * there as NAME.npy; the folder is made. */
-int32_t bs_model_run(const bs_model_request *request, bs_model *model, const char *output_dir, json_t **out,
-                     bs_error *err);
+/* Runs a started model once on its inputs; ran: that was done, and its outputs are in the session. {model,
+ * backend, dims, made_inputs, nodes, outputs: [{name, dtype, shape, min, max, mean, nonfinite, first, file}],
+ * stats}. output_dir (may be NULL): each output is written there as NAME.npy; the folder is made. */
+int32_t bs_model_run(const bs_model_request *request, bs_model *model, int ran, const char *output_dir,
+                     json_t **out, bs_error *err);
 /* A report of a session (enum bs_session_report) as text, malloc'd. */
 int32_t bs_model_text(const bs_model *model, uint32_t what, uint32_t json, char **out_text, bs_error *err);
 

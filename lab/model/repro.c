@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "graph/run/session.h"
 #include "lab/model/certificate.h"
 #include "lab/model/inputs.h"
 #include "lab/model/repro_inside.h"
@@ -37,6 +38,13 @@ int32_t repro_no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a certificate");
 }
 
+int32_t repro_ran(repro *r, int32_t rc, bs_error *err) {
+  if (rc != BS_NUMERIC || err == NULL || strcmp(err->id, "BS-GRAPH-RANKS") != 0) return rc;
+  if (r->differs.code == BS_OK) r->differs = *err;
+  bs_error_clear(err);
+  return BS_OK;
+}
+
 static int32_t skip(repro *r, const char *text, bs_error *err) {
   size_t i;
   const json_t *old;
@@ -58,7 +66,8 @@ static const int64_t *ids_of(const bs_model *m) {
 static int32_t run_tokens(repro *r, int64_t at, int64_t n, bs_error *err) {
   const int64_t *ids = ids_of(&r->model);
   bs_tensor logits;
-  const int32_t rc = bs_model_feed(r->model.session, r->symbol, ids + at, (size_t)n, &logits, err);
+  const int32_t rc =
+      repro_ran(r, bs_model_feed(r->model.session, r->symbol, ids + at, (size_t)n, &logits, err), err);
   return rc == BS_OK ? repro_take(r, (uint64_t)at, 0, (uint64_t)n, (uint64_t)n, err) : rc;
 }
 
@@ -77,7 +86,7 @@ static int32_t run_entries(repro *r, const bs_tensor *inputs, int64_t at, int64_
     }
     rc = bs_session_set(s, i, &t, err);
   }
-  if (rc == BS_OK) rc = bs_session_run(s, err);
+  if (rc == BS_OK) rc = repro_ran(r, bs_session_run(s, err), err);
   return rc == BS_OK ? repro_take(r, (uint64_t)at, 0, (uint64_t)n, (uint64_t)n, err) : rc;
 }
 
@@ -253,6 +262,7 @@ static int32_t run_session(repro *r, uint32_t tokenwise, const int *which, size_
   int32_t rc = r->joined ? BS_OK : r->asked->open(r->asked->user, r->table, &context, err);
   if (r->joined) context = r->asked->joined;
   if (rc == BS_OK) rc = start(r, context, &request, err);
+  if (rc == BS_OK) gsession_compare_ranks(r->model.session, 1);
   const uint32_t n_inputs = rc == BS_OK && r->beside == 0 ? bs_graph_port_count(r->model.graph, 1) : 0;
   bs_tensor *inputs = calloc(n_inputs + 1u, sizeof *inputs);
   if (rc == BS_OK && inputs == NULL) rc = repro_no_memory(err);
@@ -384,6 +394,10 @@ static int32_t end(repro *r, int32_t rc, json_t **out, bs_error *err) {
                       json_object_set_new(r->result, "failed", json_integer(failed)) != 0))
     rc = repro_no_memory(err);
   if (rc == BS_OK) rc = bs_certificate_add_tables(r->result, err);
+  if (rc == BS_OK && failed == 0 && r->differs.code != BS_OK) {
+    rc = r->differs.code;
+    if (err != NULL) *err = r->differs;
+  }
   free(r->outputs);
   free(r->first);
   free(r->now);

@@ -38,12 +38,15 @@ typedef struct repro {
   uint8_t *first, *now;
   int64_t *ids; /* of a model with a cache: its tokens */
   int has_files, has_inputs;
-  int has_whole;  /* a cell with all rows was compared with the certificate */
-  int keep_first; /* of the control: what it is compared with is there */
+  int has_whole;    /* a cell with all rows was compared with the certificate */
+  int keep_first;   /* of the control: what it is compared with is there */
+  bs_error differs; /* of the first run whose ranks have other outputs than rank 0; code BS_OK: none */
   json_t *cells, *skipped, *result;
 } repro;
 
 int32_t repro_no_memory(bs_error *err);
+/* How a run ended. That ranks differ is kept: the bits of rank 0 are compared all the same. */
+int32_t repro_ran(repro *r, int32_t rc, bs_error *err);
 
 /* ---- repro_rows.c: the outputs of the run that is over, a row a token or an entry -------------- */
 

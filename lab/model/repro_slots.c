@@ -56,7 +56,7 @@ static int32_t run(const batch *b, int64_t first, int64_t count, int64_t n, bs_e
     rc = bs_session_set(s, i, &t, err);
   }
   if (rc == BS_OK) rc = bs_session_slot(s, first, err);
-  return rc == BS_OK ? bs_session_run(s, err) : rc;
+  return rc == BS_OK ? repro_ran(b->r, bs_session_run(s, err), err) : rc;
 }
 
 /* Tokens `at`..`at + n` of a slot; the others' are those of the sequence, turned. */

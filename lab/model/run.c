@@ -157,15 +157,16 @@ json_t *bs_model_stats(const bs_session *session) {
   return out;
 }
 
-int32_t bs_model_run(const bs_model_request *request, bs_model *model, const char *output_dir, json_t **out,
-                     bs_error *err) {
+int32_t bs_model_run(const bs_model_request *request, bs_model *model, int ran, const char *output_dir,
+                     json_t **out, bs_error *err) {
   const uint32_t n_inputs = bs_graph_port_count(model->graph, 1);
   json_t *outputs = json_array();
   *out = NULL;
-  int32_t rc = bs_model_set_inputs(request, model, err);
+  int32_t rc = ran ? BS_OK : bs_model_set_inputs(request, model, err);
   if (rc == BS_OK && output_dir != NULL && mkdir(output_dir, 0777) != 0 && errno != EEXIST)
     rc = bs_error_errno(err, BS_IO, "BS-OUT-DIR", errno, "cannot make the folder %.200s", output_dir);
-  if (rc == BS_OK) rc = bs_model_blame_input(request, model, bs_session_run(model->session, err), err);
+  if (rc == BS_OK && !ran)
+    rc = bs_model_blame_input(request, model, bs_session_run(model->session, err), err);
   for (uint32_t port = n_inputs; rc == BS_OK && port < bs_session_port_count(model->session); port++)
     rc = take_output(model, port, output_dir, outputs, err);
   if (rc != BS_OK) {

@@ -11,6 +11,7 @@
 typedef struct bs_model_verified {
   json_t *rows, *notes, *error;
   uint64_t failed;
+  int ran;      /* 1: the session's outputs are those of the run that was compared last */
   double rate;  /* FLOP/s of the graph as written on this machine, of both of its runs; 0: not measured yet */
   double spent; /* seconds of all comparisons so far */
   double most;  /* time limit: a minute, unless it is changed after the init */
