@@ -9,6 +9,7 @@ typedef struct gcheck_change {
   const bs_tensor *x; /* the first input: all columns of a layer S; NULL: as the step has it */
   double factor;      /* of a value that a program rounds; 1: as it is */
   double moved;       /* inputs are off by so much of themselves; 0: as they are */
+  double terms;       /* inputs that are too large for sums of so many become NaN (verify.h); 0: they stay */
 } gcheck_change;
 
 /* Computes a step's node in f64 from the values that it reads now. out_data[i] is output i, dense; the caller

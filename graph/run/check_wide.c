@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * check_wide.c - a node once more in f64: a graph of one node, over the values that its step reads. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/run/check_inside.h"
+#include "graph/run/verify.h"
 #include "graph/split/method.h"
 
 typedef struct widening {
@@ -166,6 +168,18 @@ static void move_inputs(widening *c, const gnode *n, double unit) {
   }
 }
 
+/* What is not constant and too large becomes NaN, so that outputs show what depends on it. */
+static void strike_inputs(widening *c, const gstep *s, const gnode *from, const gnode *n, double terms) {
+  for (uint32_t i = 0; i < (from->op == GOP_MATMUL ? 1u : from->n_in); i++) {
+    if (from->in[i] == GNONE || graph_is_const(c->s->bound->g, from->in[i])) continue;
+    const gvalue *v = &c->wide->values[c->wide->values[n->in[i]].base];
+    if (v->kind != GV_CONST || v->dtype != BS_F64) continue;
+    double *data = (double *)(uintptr_t)v->data;
+    for (int64_t k = 0; k < graph_count(v); k++)
+      if (gnumber_too_large(s->args[i]->dtype, data[k], terms)) data[k] = NAN;
+  }
+}
+
 /* The step's node in f64 over the values that it reads now, into dense memory: *out_data[i] of output i. */
 static int32_t compute(widening *c, const gstep *s, const gcheck_change *change, double **out_data) {
   const gnode *from = &c->s->bound->g->nodes[s->node];
@@ -189,6 +203,8 @@ static int32_t compute(widening *c, const gstep *s, const gcheck_change *change,
   if (rc == BS_OK) rc = graph_add_node(c->wide, &n, GNONE, NULL, c->err);
   if (rc == BS_OK) rc = graph_widen(c->wide, BS_F64, c->err);
   if (rc == BS_OK && change->moved > 0) move_inputs(c, &c->wide->nodes[c->wide->first], change->moved);
+  if (rc == BS_OK && change->terms > 0)
+    strike_inputs(c, s, from, &c->wide->nodes[c->wide->first], change->terms);
   void *data[GNODE_OUT] = {NULL};
   for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
     if (n.out[i] == GNONE) continue;

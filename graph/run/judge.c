@@ -22,10 +22,16 @@ static int is_fill(const goutput *o, double want) {
   return bs_is_fill(o->dtype, want);
 }
 
+int gnumber_too_large(uint32_t dtype, double x, double terms) {
+  const double most = dtype == BS_F64 ? DBL_MAX : dtype == BS_F16 ? 65504 : (double)FLT_MAX;
+  const double limit = dtype == BS_F16 ? most : sqrt(most / terms);
+  return isfinite(x) && fabs(x) > limit && !(x >= -most && x <= -0.97 * most);
+}
+
 int32_t gnumbers_read(const bs_tensor *t, gnumber **out_numbers, bs_error *err) {
   uint64_t count = 1;
   for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
-  *out_numbers = malloc((count + 1u) * sizeof **out_numbers);
+  *out_numbers = calloc(count + 1u, sizeof **out_numbers);
   if (*out_numbers == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the numbers of an output");
   if (count > 0) bs_read_dense(bs_dtype_is_float(t->dtype) ? BS_F64 : BS_I64, *out_numbers, t);

@@ -174,13 +174,10 @@ static void move_number(watching *w, double unit, double *x) {
   *x *= 1 + 2 * unit * next_random(w);
 }
 
-/* A number that is too large for the arithmetic of the model's own dtype (a sum of its squares overflows)
- * becomes NaN (STRIKE), its negative (TURN) or 0 (DROP), so that what depends on it is known: comparisons
- * with NaN give a number again. The lowest numbers of a dtype fill masks. */
+/* A number that is too large for the arithmetic of the model's own dtype becomes NaN (STRIKE), its negative
+ * (TURN) or 0 (DROP), so that what depends on it is known: comparisons with NaN give a number again. */
 static int is_too_large(const watching *w, uint32_t dtype, double x) {
-  const double most = dtype == BS_F64 ? DBL_MAX : dtype == BS_F16 ? 65504 : (double)FLT_MAX;
-  const double limit = dtype == BS_F16 ? most : sqrt(most / w->v->judging.terms);
-  return isfinite(x) && fabs(x) > limit && !(x >= -most && x <= -0.97 * most);
+  return gnumber_too_large(dtype, x, w->v->judging.terms);
 }
 
 static void watch_number(watching *w, uint32_t dtype, double *x) {

@@ -32,6 +32,9 @@ typedef struct gworst {
   double bound;
 } gworst;
 
+/* 1: the number is finite, and too large for the arithmetic of the dtype: a sum of so many squares of it
+ * overflows. The lowest numbers of a dtype are not: they fill masks. */
+int gnumber_too_large(uint32_t dtype, double number, double terms);
 int32_t goutput_init(goutput *o, const bs_tensor *written, uint32_t dtype, bs_error *err);
 void goutput_free(goutput *o);
 /* The elements of a tensor, dense; malloc'd. */
