@@ -189,6 +189,29 @@ static int32_t take_inputs(repro *r, const bs_model_request *request, bs_error *
   return BS_OK;
 }
 
+/* A model that does not open with the words of a certificate is most often another one: its files say so. */
+static int32_t blame_files(repro *r, bs_context *context, const bs_model_request *request, int32_t rc,
+                           bs_error *err) {
+  bs_model_request q = *request;
+  bs_error why = BS_ERROR_INIT;
+  const int of_dim = err != NULL && strcmp(err->id, "BS-MODEL-DIM") == 0;
+  if (r->certificate == NULL || r->has_files ||
+      (!of_dim && (err == NULL || strcmp(err->id, "BS-HF-CACHE") != 0)))
+    return rc;
+  q.dims = q.inputs = (bs_model_words){NULL, 0};
+  q.cache_tokens = 0;
+  q.note = NULL;
+  bs_model_close(&r->model);
+  memset(&r->model, 0, sizeof r->model);
+  if (bs_model_open(context, &q, &r->model, NULL) == BS_OK && take_files(r, &why) == BS_INPUT &&
+      (of_dim || strcmp(why.id, "BS-CERT-FILE") == 0)) {
+    *err = why;
+    return BS_INPUT;
+  }
+  bs_error_hint(err, "the certificate asks for it: take one that was made of this model");
+  return err->code = BS_INPUT;
+}
+
 /* Opens the model's session, and fills its inputs. */
 static int32_t start(repro *r, bs_context *context, bs_model_request *request, bs_error *err) {
   bs_model *m = &r->model;
@@ -196,6 +219,7 @@ static int32_t start(repro *r, bs_context *context, bs_model_request *request, b
   int does = 0;
   if (r->beside > 0) return repro_slots_start(r, context, request, err);
   int32_t rc = bs_model_open(context, request, m, err);
+  if (rc != BS_OK) rc = blame_files(r, context, request, rc, err);
   if (rc == BS_OK) rc = take_files(r, err);
   if (rc == BS_OK) rc = bs_graph_info_get(m->graph, &info, err);
   if (rc != BS_OK) return rc;
