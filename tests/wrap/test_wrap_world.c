@@ -102,6 +102,20 @@ START_TEST(a_bad_plan_is_told_when_it_is_used) {
 }
 END_TEST
 
+/* A stop would end no rank's wait: where ranks are threads, all of them stop. */
+START_TEST(a_stop_of_threads_is_refused) {
+  bs_context *context = open_with("fault.plan=rank=0,op=matmul,do=flip;rank=1,op=all_reduce,seq=0,do=stop");
+  const bs_comm *comm;
+  void *state;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_find_comm(context, "fault:threads", &comm, &state, &err), BS_CONFIG);
+  ck_assert_str_eq(err.id, "BS-WRAP-PLAN");
+  ck_assert_msg(strstr(err.message, "step 2: do=stop") != NULL, "%s", err.message);
+  ck_assert_int_eq(bs_find_comm(context, "fault:shm", &comm, &state, &err), BS_OK);
+  bs_context_close(context);
+}
+END_TEST
+
 START_TEST(wrappers_are_told_apart) {
   bs_context *context = open_with(NULL);
   bs_error err = BS_ERROR_INIT;
@@ -228,6 +242,7 @@ int main(void) {
                              {a_wrapped_backend_has_the_inner_ones_ops},
                              {bad_names_are_told, TEST_COUNT(names)},
                              {a_bad_plan_is_told_when_it_is_used},
+                             {a_stop_of_threads_is_refused},
                              {wrappers_are_told_apart},
                              {a_rank_that_hangs_is_left_behind},
                              {a_rank_that_is_late_is_waited_for},

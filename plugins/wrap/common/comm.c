@@ -7,6 +7,22 @@
 
 /* ---- wrapping ------------------------------------------------------------------------------- */
 
+/* SIGSTOP stops a whole process: of ranks that are threads none would be left to notice. */
+static int32_t check_stops(const wrap_plugin *plugin, const wrap_plan *plan, const bs_comm *inner,
+                           bs_error *err) {
+  if (inner->launch == BS_LAUNCH_ATTACHED) return BS_OK;
+  for (uint32_t i = 0; i < plan->n; ++i) {
+    if (plan->steps[i].what != WRAP_STOP) continue;
+    bs_fail(err, BS_CONFIG, "BS-WRAP-PLAN",
+            "plugins.%s.plan, step %u: do=stop stops the process, and all ranks of %s are in one", plugin->id,
+            i + 1u, inner->name);
+    if (err != NULL) snprintf(err->plugin, sizeof err->plugin, "%s", plugin->id);
+    bs_fail_hint(err, "do=hang stops one rank; --comm %s:shm has ranks that are processes", plugin->id);
+    return BS_CONFIG;
+  }
+  return BS_OK;
+}
+
 static int32_t comm_wrap(void *state, const bs_comm *inner, void *inner_state, void **out_state,
                          bs_error *err) {
   const wrap_plugin *plugin = state;
@@ -15,7 +31,8 @@ static int32_t comm_wrap(void *state, const bs_comm *inner, void *inner_state, v
   w->plugin = plugin;
   w->inner = inner;
   w->inner_state = inner_state;
-  const int32_t rc = wrap_read_plan(plugin, &w->plan, err);
+  int32_t rc = wrap_read_plan(plugin, &w->plan, err);
+  if (rc == BS_OK) rc = check_stops(plugin, &w->plan, inner, err);
   if (rc != BS_OK) {
     plugin->host->free(plugin->host->ctx, w);
     return rc;
