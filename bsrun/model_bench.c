@@ -169,7 +169,7 @@ static int32_t print_simulated(int format, const json_t *rows, int readable, bs_
     json_object_update_missing(line, json_object_get(row, "simulated"));
     json_array_append_new(table, line);
   }
-  if (readable) simulated_print_head(first);
+  if (readable) simulated_print_head(first, 0);
   const int32_t rc = bs_report_print(stdout, format, simulated_fields, N_SIMULATED_FIELDS, table, err);
   const char *beyond = json_string_value(json_object_get(first, "beyond"));
   if (readable && beyond != NULL) bs_print(stdout, "%s\n", beyond);

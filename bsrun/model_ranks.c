@@ -144,7 +144,7 @@ static int32_t refuse_sets(const args *a, const bs_method *const *methods, size_
       ours |= strncmp(key, sections[k], strlen(sections[k])) == 0;
     for (size_t k = 0; k < n_methods && of_method; k++)
       listed |= bs_option_listed(methods[k]->option_docs, key + strlen("method."));
-    if (!ours || bs_schema_find(key) == NULL || listed) continue;
+    if (!ours || listed || (bs_schema_find(key) == NULL && strcmp(key, "method.mask") != 0)) continue;
     rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--set %s has no effect on a model over ranks", key);
     bs_error_hint(
         err, "--method, -P, --threads and --mask NAME are options; method.KEY is an option of the method");

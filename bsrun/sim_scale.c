@@ -386,9 +386,10 @@ static int32_t run_points(scale *s, bs_error *err) {
   }
   if (shown) fputs("\r\033[K", stderr);
   if (bs_stop_asked() != 0 && json_array_size(s->rows) > 0) return BS_OK; /* the rows until then */
-  if (rc == BS_OK && json_array_size(s->rows) == 0)
-    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-NONE", "no method takes any of these numbers of ranks");
-  return rc;
+  if (rc != BS_OK || json_array_size(s->rows) > 0) return rc;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-NONE", "no method takes any of these numbers of ranks");
+  bs_error_hint(err, "the notes say why; give other ranks with -P, or another --method");
+  return BS_UNSUPPORTED;
 }
 
 static int32_t print(const scale *s, bs_error *err) {

@@ -99,6 +99,6 @@ int32_t sim_scale_model_print(int format, const json_t *rows, bs_error *err) {
                                     {"collectives", "collectives", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
                                     {"machine", "machine", BS_FIELD_FOLD | BS_FIELD_WIDE, 0},
                                     {"domain", "domain", BS_FIELD_FOLD | BS_FIELD_WIDE, 0}};
-  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) simulated_print_head(json_array_get(rows, 0));
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) simulated_print_head(json_array_get(rows, 0), 0);
   return bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
 }

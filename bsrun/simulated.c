@@ -9,12 +9,14 @@
 #include "core/base/error.h"
 #include "lab/json.h"
 
-void simulated_print_head(const json_t *row) {
+void simulated_print_head(const json_t *row, int of_layer) {
   const int none = strcmp(bs_get_text(row, "values"), "none") == 0;
   char *machine = bs_report_printable(bs_get_text(row, "machine"));
   bs_print(stdout, "simulated, not measured: machine %s (%s), %s, %s\n", machine != NULL ? machine : "",
            bs_get_text(row, "label"), bs_get_text(row, "engine"),
-           none ? "no values; --backend virtual:ref judges numbers" : "real values in virtual time");
+           !none      ? "real values in virtual time"
+           : of_layer ? "no values; --backend virtual:ref judges numbers"
+                      : "no values");
   free(machine);
 }
 
@@ -70,7 +72,7 @@ int32_t simulated_print(const json_t *rows, bs_error *err) {
     json_array_append_new(shown, shown_row(json_array_get(rows, i)));
     not_costed += json_number_value(json_object_get(json_array_get(rows, i), "ops_not_costed"));
   }
-  simulated_print_head(json_array_get(rows, 0));
+  simulated_print_head(json_array_get(rows, 0), 1);
   const int32_t rc =
       bs_report_print(stdout, BS_FORMAT_TABLE, fields, sizeof fields / sizeof fields[0], shown, err);
   for (size_t i = json_array_size(rows); rc == BS_OK && i > 0; i--) { /* the last one has most ranks */

@@ -5,8 +5,9 @@
 #include "bsrun/bsrun.h"
 #include "lab/report/report.h"
 
-/* The line: which machine, and that nothing is measured. row has machine, label, engine and values. */
-void simulated_print_head(const json_t *row);
+/* The line: which machine, and that nothing is measured. row has machine, label, engine and values. of_layer:
+ * a backend with values can judge it. */
+void simulated_print_head(const json_t *row, int of_layer);
 /* The line and the table of rows, all of them simulated: on a screen. */
 int32_t simulated_print(const json_t *rows, bs_error *err);
 #endif

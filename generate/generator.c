@@ -61,7 +61,7 @@ static int32_t read_graph(bs_token_generator *g, bs_error *err) {
   if (info.slots < 1) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-GEN-MODEL",
                  "%.200s does not generate: it was opened without slots, or is no folder of a language model",
-                 info.path);
+                 info.path[0] != '\0' ? info.path : "a model without files");
     bs_error_hint(err, "bs_graph_options.slots, and a folder with config.json and safetensors");
     return BS_UNSUPPORTED;
   }

@@ -235,9 +235,12 @@ static int32_t say_ranks(gverify *v, bs_verify_report *io, bs_error *err) {
   bs_error_set(err, BS_NUMERIC, "BS-GRAPH-SPLIT",
                "output %.60s differs from the graph as written on %u ranks, and does not on one", io->output,
                bs_world_size(v->s->rank->world));
-  const int stored_zeros = method != NULL && strstr(method->text, "masked_split") != NULL;
-  bs_error_hint(err, stored_zeros ? "masked_split multiplies stored zeros: infinities in X become NaN there"
-                                  : "the nodes of bsrun model check, with the same words, say on which rank");
+  const int stored_zeros = method != NULL && strstr(method->text, "masked_split") != NULL &&
+                           isnan(io->value) && v->judging.infinite;
+  bs_error_hint(err, stored_zeros
+                         ? "masked_split multiplies stored zeros: infinities in X become NaN there"
+                         : "`bsrun model check` with the same words lists wrong nodes; where it lists "
+                           "none, try another --comm or --method");
   return BS_NUMERIC;
 }
 

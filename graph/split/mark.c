@@ -331,12 +331,14 @@ static int is_batched(const marking *k, uint32_t id) {
 
 static int32_t mark_all(const marking *k, bs_error *err) {
   bs_error first = BS_ERROR_INIT;
-  uint32_t products = 0, layers = 0, empty = 0;
+  uint32_t products = 0, layers = 0, empty = 0, batched = 0;
   int32_t rc = BS_OK;
   for (uint32_t id = k->g->first, next; id != GNONE && rc == BS_OK; id = next) {
     next = k->g->nodes[id].next;
-    if (is_batched(k, id))
+    if (is_batched(k, id)) {
       rc = stay_whole(k, id, "it has a matrix of weights for each entry of a batch", err);
+      batched++;
+    }
     if (!graph_is_product(k->g->nodes[id].op)) continue;
     if (graph_count(&k->g->values[k->g->nodes[id].out[0]]) == 0) { /* there is nothing to compute */
       rc = stay_whole(k, id, "it has no numbers", err);
@@ -350,7 +352,11 @@ static int32_t mark_all(const marking *k, bs_error *err) {
   }
   if (rc != BS_OK || layers > 0 || (products == 0 && empty > 0)) return rc;
   if (products == 0) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT", "the model has no product that a method could split");
+    char more[96] = "";
+    if (batched > 0)
+      snprintf(more, sizeof more, ": the weights of %u are a matrix for each entry of a batch", batched);
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT",
+                 "the model has no product that a method could split%s", more);
     bs_error_hint(err,
                   "a method splits X W of a constant matrix W; `bsrun model explain M` lists the products, "
                   "and --no-pass may leave one in parts");
@@ -358,7 +364,10 @@ static int32_t mark_all(const marking *k, bs_error *err) {
   }
   bs_error_set(err, first.code, "BS-GRAPH-SPLIT", "method %s takes none of the model's %u products: %s",
                k->m->text, products, first.message);
-  bs_error_hint(err, "%s", first.hint);
+  bs_error_hint(err, "%s",
+                first.hint[0] != '\0'
+                    ? first.hint
+                    : "another method may take one; without --method one rank runs the model");
   return first.code;
 }
 

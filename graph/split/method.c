@@ -154,8 +154,13 @@ int32_t gmethod_spec(const gmethod *m, const graph *g, const gnode *n, uint32_t 
                     : !rows || y->dims[0] < 1                   ? "it has no rows"
                     : bias != GNONE && !graph_is_const(g, bias) ? "its bias is computed in the run"
                                                                 : NULL;
-  if (why != NULL)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT", "no method takes the product: %s", why);
+  if (why != NULL) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SPLIT", "no method takes the product: %s", why);
+    bs_error_hint(err,
+                  "methods split float weights with constant biases; without --method one rank runs the "
+                  "model");
+    return BS_UNSUPPORTED;
+  }
   const gvalue *w = &g->values[n->weight];
   const gmethod_arm *arm = &m->arms[(role == GNODE_S || role == GNODE_S_WHOLE) && m->n_arms > 1];
   const uint64_t kinds = arm->method->mask_kinds;

@@ -89,11 +89,14 @@ static size_t option_names(const char *option_docs, const char *prefix, char (*s
   return n;
 }
 
-/* Every option of option_docs: "x, weights, bias". */
+/* Every option of option_docs, once: "x, weights, bias". */
 static void option_list(char (*names)[128], size_t n, size_t prefix, char *out, size_t size) {
   size_t used = 0;
   out[0] = '\0';
   for (size_t i = 0; i < n && used < size; i++) {
+    size_t first = 0;
+    while (first < i && strcmp(names[first], names[i]) != 0) first++;
+    if (first < i) continue; /* both methods of a pair have it */
     const int more = snprintf(out + used, size - used, "%s%s", i == 0 ? "" : ", ", names[i] + prefix);
     used += more > 0 ? (size_t)more : 0;
   }

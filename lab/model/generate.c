@@ -15,7 +15,8 @@
 
 static int32_t no_generation(const char *path, bs_error *err) {
   bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-GENERATE",
-               "%.200s does not generate: it needs a key-value cache and token ids as its one input", path);
+               "%.200s does not generate: it needs a key-value cache and token ids as its one input",
+               path[0] != '\0' ? path : "a model without files");
   bs_error_hint(err, "a file .gguf, or a folder with config.json and safetensors, of GPT-2, Llama or Qwen");
   return BS_UNSUPPORTED;
 }

@@ -390,6 +390,11 @@ int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_m
   int32_t rc = BS_OK;
   memset(out, 0, sizeof *out);
   out->seed = request->seed;
+  if (request->path[0] == '\0') {
+    bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "the name of the model is empty");
+    bs_error_hint(err, "a file .onnx or .gguf, a folder, or builtin:NAME");
+    return BS_USAGE;
+  }
   if (request->progress != NULL) request->progress(request->progress_user, "read", 0, 0);
   if (bs_vectors_in(request->path)) rc = take_vectors(request, &vectors, &dims, &inputs, err);
   const char *path = vectors.model != NULL ? vectors.model : request->path;
