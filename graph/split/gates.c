@@ -3,8 +3,10 @@
 #include "graph/split/gates.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/split/method.h"
 
@@ -39,6 +41,16 @@ static uint64_t hash_bytes(uint64_t hash, const unsigned char *data, uint64_t n)
   return hash;
 }
 
+/* The sign and the payload of a NaN depend on the order of the operands: each NaN counts as the same. */
+static uint64_t hash_value(uint64_t hash, const gvalue *v, const unsigned char *data) {
+  const uint32_t size = BS_DTYPE_BYTES(v->dtype);
+  if (!bs_dtype_is_float(v->dtype)) return hash_bytes(hash, data, graph_bytes(v));
+  for (int64_t i = 0; i < graph_count(v); i++)
+    hash = isnan(bs_load_f64(v->dtype, data, i)) ? hash_bytes(hash, (const unsigned char *)"NaN", 3)
+                                                 : hash_bytes(hash, data + (uint64_t)i * size, size);
+  return hash;
+}
+
 /* The hash of the outputs' bytes. */
 static int32_t hash_outputs(const gbinding *b, uint64_t *out_hash, bs_error *err) {
   uint64_t hash = UINT64_C(14695981039346656037);
@@ -48,7 +60,7 @@ static int32_t hash_outputs(const gbinding *b, uint64_t *out_hash, bs_error *err
     unsigned char *bytes = malloc((size_t)size + 1u);
     if (bytes == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
     const int32_t rc = gports_read(b, value, bytes, err);
-    if (rc == BS_OK) hash = hash_bytes(hash, bytes, size);
+    if (rc == BS_OK) hash = hash_value(hash, &b->g->values[value], bytes);
     free(bytes);
     if (rc != BS_OK) return rc;
   }
