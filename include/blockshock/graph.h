@@ -372,9 +372,8 @@ typedef struct bs_verify_report {
 /* Runs the model once, as bs_session_run does, and compares its outputs with those of the graph as written:
  * the lowered model without any pass, on `ref`, with every float in f64. share/doc/blockshock/dev/graph.md
  * has the bound of a number. BS_NUMERIC: the outputs differ; the error names the pass or the kernel, or the
- * rank whose outputs are not those of rank 0 (BS-GRAPH-RANKS; `output` is "" then). The
- * first call opens the sessions that this needs, and closes them: a program calls it to test a model, not in
- * its runs. */
+ * rank whose outputs are not those of rank 0 (BS-GRAPH-RANKS; `output` is "" then). A call opens the sessions
+ * that this needs, and closes them: a program calls it to test a model, not in its runs. */
 BS_API int32_t bs_session_verify(bs_session *session, bs_verify_report *out_report, bs_error *err);
 
 /* A node of a session's plan and who serves it. */
