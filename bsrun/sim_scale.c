@@ -20,10 +20,13 @@
 #include "lab/sim/scale_svg.h"
 #include "lab/stop.h"
 
-enum { METHODS_MAX = 16, RANKS_MAX = 64, NAME_BYTES = 64 };
+enum { METHODS_MAX = 64, RANKS_MAX = 64, NAME_BYTES = 128 };
 
 static const args_option options[] = {
-    {OPT_METHOD, "several with commas; default: blockshock,row_parallel,column_parallel", 0},
+    {OPT_METHOD,
+     "several with commas; of a model all: every one and every pair F+S; default: "
+     "blockshock,row_parallel,column_parallel",
+     0},
     {OPT_WORLD_SIZE, "2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2", 0},
     {OPT_HARDWARE, NULL, 0},
     {OPT_ALGORITHM, NULL, 0},
@@ -153,10 +156,25 @@ static int32_t read_ranks(scale *s, bs_error *err) {
   return rc != BS_OK || s->n_ranks > 0 ? rc : bad_ranks(text, err);
 }
 
+/* Every method, and every pair. */
+static int32_t all_methods(scale *s, bs_error *err) {
+  uint32_t most = 2;
+  json_t *names = json_array(), *name;
+  size_t i;
+  for (i = 0; i < s->n_ranks; i++)
+    if (s->ranks[i] > most) most = s->ranks[i];
+  const int32_t rc = sim_scale_model_methods(s->a, most, names, err);
+  json_array_foreach(names, i, name) if (s->n_methods < METHODS_MAX)
+      snprintf(s->methods[s->n_methods++], NAME_BYTES, "%.127s", json_string_value(name));
+  json_decref(names);
+  return rc;
+}
+
 static int32_t read_methods(scale *s, bs_error *err) {
   const char *text = args_value(s->a, "method");
   if (text == NULL && args_has(s->a, "model")) text = "column_parallel+row_parallel";
   if (text == NULL) text = "blockshock,row_parallel,column_parallel";
+  if (strcmp(text, "all") == 0 && args_has(s->a, "model")) return all_methods(s, err);
   while (*text != '\0') {
     const size_t n = strcspn(text, ",");
     if (n == 0 || n >= NAME_BYTES || s->n_methods == METHODS_MAX)
@@ -446,7 +464,9 @@ static int32_t run(const args *a, bs_error *err) {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--dim and --cache-tokens are of --with model=MODEL");
   if (rc == BS_OK && !model) rc = open_context(s, err);
   if (rc == BS_OK) rc = run_points(s, err);
-  if (rc == BS_OK) rc = model ? sim_scale_model_print(s->format, s->rows, err) : print(s, err);
+  const char *methods = args_value(a, "method");
+  const int all = model && methods != NULL && strcmp(methods, "all") == 0;
+  if (rc == BS_OK) rc = model ? sim_scale_model_print(s->format, s->rows, all, err) : print(s, err);
   if (rc == BS_OK) tell_beyond(s);
   if (rc == BS_OK && s->refused > 0)
     rc =
@@ -483,11 +503,13 @@ const bsrun_verb sim_scale_verb = {
         "-o svg draws a bar for each row.\n"
         "--with model=MODEL scales a model as `model bench --hardware` runs it: prefill and decode. \"x "
         "first\"\n"
-        "is the time of the first number of ranks over that of the row.\n",
+        "is the time of the first number of ranks over that of the row. --method all compares every way to\n"
+        "split it.\n",
     .examples =
         "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
         "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
         "  bsrun sim scale --hardware h100-dgx --with model=qwen3-0.6b --dim sequence=128 -P 1:8*2\n"
+        "  bsrun sim scale --hardware h100-dgx --with model=gpt2 --dim sequence=128 -P 8 --method all\n"
         "  bsrun sim scale --hardware ethernet-cluster --with weak=b -P 2:64*2 -o json\n"
         "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 "
         "--force\n",

@@ -7,8 +7,65 @@
 #include <string.h>
 
 #include "bsrun/model.h"
+#include "bsrun/opening.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+
+/* 1: the method splits a weight so, with x or y split; BS_SPLIT_NONE: in any way, with both whole. */
+static int splits(bs_context *context, const char *name, uint32_t ranks, uint32_t split) {
+  const int64_t size = 64 * (int64_t)ranks;
+  bs_proposal p = {.struct_size = (uint32_t)sizeof p};
+  const bs_layer_spec spec = {.struct_size = (uint32_t)sizeof spec,
+                              .B = 1,
+                              .N = size,
+                              .K = size,
+                              .x_dtype = BS_F32,
+                              .w_dtype = BS_F32,
+                              .y_dtype = BS_F32,
+                              .x_placement = split == BS_SPLIT_K ? BS_SPLIT : BS_REPLICATED,
+                              .y_placement = split == BS_SPLIT_N ? BS_SPLIT : BS_REPLICATED};
+  const int takes = bs_method_propose(context, name, &spec, 0, ranks, &p, NULL) == BS_OK;
+  return takes && (split == BS_SPLIT_NONE || p.split == split);
+}
+
+static void add_pairs(bs_context *context, const json_t *singles, uint32_t ranks, json_t *io_names) {
+  const json_t *f, *s;
+  size_t i, k;
+  json_array_foreach(singles, i, f) {
+    if (!splits(context, json_string_value(f), ranks, BS_SPLIT_N)) continue;
+    json_array_foreach(singles, k, s) {
+      if (!splits(context, json_string_value(s), ranks, BS_SPLIT_K)) continue;
+      char name[128];
+      snprintf(name, sizeof name, "%.60s+%.60s", json_string_value(f), json_string_value(s));
+      json_array_append_new(io_names, json_string(name));
+    }
+  }
+}
+
+int32_t sim_scale_model_methods(const args *a, uint32_t ranks, json_t *io_names, bs_error *err) {
+  bs_context *context = NULL;
+  bs_node *config = NULL;
+  json_t *names = json_array(), *name;
+  size_t i;
+  int32_t rc = bsrun_base_config(a, &config, err);
+  if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
+  if (rc == BS_OK) rc = bsrun_names("methods", names, err);
+  json_array_foreach(names, i, name) {
+    if (rc == BS_OK && splits(context, json_string_value(name), ranks, BS_SPLIT_NONE))
+      json_array_append(io_names, name);
+  }
+  if (rc == BS_OK) {
+    json_t *singles = json_copy(io_names);
+    add_pairs(context, singles, ranks, io_names);
+    json_decref(singles);
+  }
+  json_decref(names);
+  if (context != NULL) bs_context_close(context);
+  bs_config_free(config);
+  return rc;
+}
 
 int32_t sim_scale_model_check(const args *a, bs_error *err) {
   static const char *const of_layer[] = {"algorithm", "phase", "at-least", "force",   "weak",
@@ -85,7 +142,36 @@ int32_t sim_scale_model_point(const args *a, const char *method, uint32_t ranks,
   return rc;
 }
 
-int32_t sim_scale_model_print(int format, const json_t *rows, bs_error *err) {
+/* "fastest on 4 ranks: prefill column_parallel+row_parallel, decode ..", of the most ranks. */
+static void print_fastest(const json_t *rows) {
+  static const char *const works[] = {"run", "prefill", "decode"};
+  bs_text line = {0};
+  json_int_t ranks = 0;
+  const json_t *row;
+  size_t i;
+  json_array_foreach(rows, i, row) {
+    const json_int_t n = json_integer_value(json_object_get(row, "world_size"));
+    if (n > ranks) ranks = n;
+  }
+  for (size_t w = 0; w < sizeof works / sizeof works[0]; w++) {
+    const json_t *best = NULL;
+    json_array_foreach(rows, i, row) {
+      if (json_integer_value(json_object_get(row, "world_size")) != ranks ||
+          strcmp(json_string_value(json_object_get(row, "work")), works[w]) != 0)
+        continue;
+      if (best == NULL || json_number_value(json_object_get(row, "simulated_s")) <
+                              json_number_value(json_object_get(best, "simulated_s")))
+        best = row;
+    }
+    if (best != NULL)
+      bs_text_printf(&line, "%s %s %s", line.size > 0 ? "," : "", works[w],
+                     json_string_value(json_object_get(best, "method")));
+  }
+  if (line.data != NULL) printf("fastest on %lld ranks:%s\n", (long long)ranks, line.data);
+  bs_text_free(&line);
+}
+
+int32_t sim_scale_model_print(int format, const json_t *rows, int fastest, bs_error *err) {
   static const bs_field fields[] = {{"method", "METHOD", 0, 0},
                                     {"work", "", 0, 0},
                                     {"tokens", "tokens", BS_FIELD_RIGHT, 0},
@@ -99,6 +185,9 @@ int32_t sim_scale_model_print(int format, const json_t *rows, bs_error *err) {
                                     {"collectives", "collectives", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
                                     {"machine", "machine", BS_FIELD_FOLD | BS_FIELD_WIDE, 0},
                                     {"domain", "domain", BS_FIELD_FOLD | BS_FIELD_WIDE, 0}};
-  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) simulated_print_head(json_array_get(rows, 0), 0);
-  return bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+  if (readable) simulated_print_head(json_array_get(rows, 0), 0);
+  const int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  if (rc == BS_OK && readable && fastest) print_fastest(rows);
+  return rc;
 }
