@@ -4,8 +4,8 @@
 #define BSRUN_SIM_SCALE_MODEL_H
 #include "bsrun/bsrun.h"
 
-/* `--method all`: every method that serves so many ranks, then every pair F+S of those that split the rows, and
- * the columns, of a weight. Appends their names. */
+/* `--method all`: every method that serves so many ranks, then every pair F+S of those that split the rows,
+ * and the columns, of a weight. Appends their names. */
 int32_t sim_scale_model_methods(const args *a, uint32_t ranks, json_t *io_names, bs_error *err);
 /* Refuses the words of a layer. BS_USAGE. */
 int32_t sim_scale_model_check(const args *a, bs_error *err);
