@@ -29,6 +29,8 @@ BS_API void bs_rank_require(bs_rank *rank, uint32_t query_flags);
  * of rank_main must return an error, which wakes them. 1 by bs_rank_is_alone, for the rest of its life. */
 BS_API void bs_rank_set_alone(bs_rank *rank);
 BS_API int bs_rank_is_alone(const bs_rank *rank);
+/* 1: time of the rank is that of its communicator (bs_comm.clock_ns), as of simulated machines. */
+BS_API int bs_rank_clock_is_virtual(const bs_rank *rank);
 /* The world of a rank, and the name of its backend. */
 BS_API bs_world *bs_rank_world(const bs_rank *rank);
 BS_API const char *bs_rank_backend(const bs_rank *rank);

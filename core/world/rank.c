@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "core/base/text.h"
+#include "core/world/executor.h"
 #include "core/world/world.h"
 
 bs_rank *bs_rank_new(bs_world *world, uint32_t index) {
@@ -213,6 +214,10 @@ uint64_t bs_rank_wait_begins(bs_rank *rank) {
 }
 void bs_rank_wait_ends(bs_rank *rank, uint64_t began_ns) {
   if (rank->use_events && --rank->waiting == 0) rank->waited_ns += bs_rank_clock_ns(rank) - began_ns;
+}
+
+int bs_rank_clock_is_virtual(const bs_rank *rank) {
+  return rank->comm != NULL && rank->world->comm->clock_ns != NULL;
 }
 
 uint64_t bs_rank_clock_ns(const bs_rank *rank) {

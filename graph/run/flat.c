@@ -112,6 +112,7 @@ static int32_t profile_steps(gbinding *b, bs_error *err) {
 int32_t gflat_run(gbinding *b, int profile, bs_error *err) {
   int32_t rc = grank_enter(b->rank, err);
   if (rc != BS_OK) return rc;
+  gcut_set(b, b->length);
   rc = gports_up(b, err);
   if (rc == BS_OK) rc = profile ? profile_steps(b, err) : run_steps(b, err);
   if (rc == BS_OK) rc = gports_down(b, err);
@@ -122,6 +123,7 @@ int32_t gflat_watch(gbinding *b, void (*each)(void *user, const gbinding *b, con
                     bs_error *err) {
   int32_t rc = grank_enter(b->rank, err);
   if (rc != BS_OK) return rc;
+  gcut_set(b, b->length);
   rc = gports_up(b, err);
   if (rc == BS_OK) rc = watch_steps(b, each, user, err);
   if (rc == BS_OK) rc = gports_down(b, err);

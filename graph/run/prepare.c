@@ -214,6 +214,7 @@ static int32_t prepare_locked(gbinding *b, bs_error *err) {
   if (rc == BS_OK) rc = gports_make(b, err);
   if (rc == BS_OK) gbinding_place(b, NULL);
   if (rc == BS_OK) rc = prepare_steps(b, err);
+  if (rc == BS_OK) rc = gcut_make(b, err);
   return grank_leave(b->rank, rc, err);
 }
 
@@ -287,9 +288,11 @@ int32_t gbinding_check(gbinding *b, bs_error *err) {
   b->flops = b->bytes = 0;
   for (uint32_t i = 0; i < b->n_steps; i++) {
     const gstep *s = &b->steps[i];
+    bs_tensor *whole[BS_MAX_OP_ARGS];
     uint64_t flops = 0, bytes = 0;
     if (s->layer != NULL) continue; /* its method checks them at each run */
-    const int32_t rc = bs_dispatch_check_args(s->plan, s->args, s->nargs, &flops, &bytes, err);
+    const int32_t rc =
+        bs_dispatch_check_args(s->plan, gcut_whole(b, s, whole), s->nargs, &flops, &bytes, err);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
     b->flops += flops;
     b->bytes += bytes;
@@ -316,6 +319,7 @@ void gbinding_free(gbinding *b) {
   free(b->lives);
   if (!b->rank->apart) free(b->own_arena);
   gports_free(b);
+  free(b->cuts);
   free(b->sizes);
   free(b->alone);
   gbucket_free(b->bucket);

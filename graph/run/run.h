@@ -239,9 +239,11 @@ typedef struct gbinding {
   void *arena, *own_arena; /* own_arena: to be freed, unless it is a device's */
   int64_t length;          /* memory of the input GV_LENGTH */
   struct gports *ports;    /* of a device; NULL (device.c) */
-  int64_t slot;            /* that row 0 of the states lies in */
-  uint32_t checked;        /* the arguments of all steps have passed since memory was placed */
-  uint64_t flops, bytes;   /* of a run */
+  struct gcut *cuts;       /* of a simulated machine (cut.c) */
+  uint32_t n_cuts;
+  int64_t slot;          /* that row 0 of the states lies in */
+  uint32_t checked;      /* the arguments of all steps have passed since memory was placed */
+  uint64_t flops, bytes; /* of a run */
   double prepare_s, plan_s;
   gpass_trace traces[GPASS_MAX];
   struct gbucket *bucket; /* bucket.h: other sizes that the plan serves too; NULL: none */
@@ -318,6 +320,14 @@ int32_t gshadow_up(const gbinding *binding, const gstep *step, const gshadow *sh
 int32_t gshadow_run(const gbinding *binding, gstep *io_step, gshadow *io_shadow, bs_error *err);
 /* Gives the step its own arguments back. */
 void gshadow_give(gstep *io_step, gshadow *io_shadow);
+
+/* ---- keys of a run on a simulated machine: cut.c ----------------------------------------------- */
+/* After all steps are prepared. */
+int32_t gcut_make(gbinding *binding, bs_error *err);
+/* Attention takes `length` tokens of the cache, and those of the run. */
+void gcut_set(const gbinding *binding, int64_t length);
+/* The arguments of a step as planned, in out_args[BS_MAX_OP_ARGS] where they differ from its own. */
+bs_tensor *const *gcut_whole(const gbinding *binding, const gstep *step, bs_tensor **out_args);
 
 /* ---- nodes that a device lacks: hosted.c ------------------------------------------------------- */
 /* The rank's host: a rank of cpu, or of ref where there is no cpu, for what ref lacks nothing. */

@@ -331,6 +331,8 @@ uint32_t gfront_compare(gfront *f, uint32_t on) {
 
 int32_t gfront_run(gfront *f, bs_error *err) {
   const int32_t rc = ready(f, err);
+  const bs_session *lead = gfront_lead(f);
+  if (rc == BS_OK && f->echoes != NULL) gcut_set(lead->bound, lead->core->length);
   return rc == BS_OK ? run_all(f, GTOLD_RUN, run_member, NULL, err) : rc;
 }
 
