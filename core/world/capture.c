@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/world/executor.h"
 #include "core/world/world.h"
 
 /* NEW: nothing is known of the tensors. SEEN: they had one pass, which has made what is made once. */
@@ -33,15 +34,19 @@ struct bs_layer_capture_state {
 
 static const char *const names[BS_PASS_COUNT_] = {"forward", "backward", "step"};
 
+static int has_graphs(const bs_backend *b) {
+  return b->capture_begin != NULL && b->capture_end != NULL && b->capture_run != NULL &&
+         b->capture_free != NULL;
+}
+
 bs_layer_capture_state *bs_capture_new(bs_rank *rank) {
   bs_layer_capture_state *g = calloc(1, sizeof *g);
   if (g == NULL) return NULL;
   g->rank = rank;
   const bs_backend *b = rank->world->backend;
-  const int has = b->capture_begin != NULL && b->capture_end != NULL && b->capture_run != NULL;
   for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) {
     pass_graph *own = &g->passes[p];
-    own->state = has && b->capture_free != NULL ? GRAPH_NEW : GRAPH_REFUSED;
+    own->state = has_graphs(b) ? GRAPH_NEW : GRAPH_REFUSED;
     if (own->state == GRAPH_NEW)
       snprintf(own->told, sizeof own->told, "not yet: no two passes had the same tensors");
     else
@@ -194,4 +199,28 @@ int32_t bs_capture_run(bs_layer_capture_state *g, const bs_work *w, bs_error *er
   const int32_t rc = rank->world->backend->capture_run(rank->device, own->graph, err);
   for (uint32_t i = 0; rc == BS_OK && i < BS_COUNT_COUNT_; i++) rank->counters[i] += own->each[i];
   return rc;
+}
+
+/* ---- of an executor ------------------------------------------------------------------------------ */
+
+int32_t bs_rank_capture_begin(bs_rank *rank, bs_error *err) {
+  const bs_backend *b = rank->world->backend;
+  if (!has_graphs(b))
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-RANK-GRAPH", "backend %.60s has no graphs", b->name);
+  const int32_t rc = b->capture_begin(rank->device, err);
+  rank->capturing = rc == BS_OK;
+  return rc;
+}
+
+int32_t bs_rank_capture_end(bs_rank *rank, bs_capture **out_capture, bs_error *err) {
+  rank->capturing = 0;
+  return rank->world->backend->capture_end(rank->device, out_capture, err);
+}
+
+int32_t bs_rank_capture_run(bs_rank *rank, bs_capture *capture, bs_error *err) {
+  return rank->world->backend->capture_run(rank->device, capture, err);
+}
+
+void bs_rank_capture_free(bs_rank *rank, bs_capture *capture) {
+  if (capture != NULL) rank->world->backend->capture_free(rank->device, capture);
 }

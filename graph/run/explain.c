@@ -389,16 +389,19 @@ static int32_t put_misses(report *r, int json, bs_error *err) {
 
 static void put_stats(report *r, int json, bs_error *err) {
   bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
+  char captured[240];
   if (bs_session_stats_get(r->s, &t, err) != BS_OK) return;
+  gcapture_tell(r->b, captured, sizeof captured);
   if (json)
     bs_text_printf(&r->t,
                    "\"counters\":{\"runs\":%" PRIu64 ",\"plans_made\":%" PRIu64 ",\"plans_again\":%" PRIu64
                    ",\"plans_reused\":%" PRIu64 ",\"host_waits\":%" PRIu64 ",\"copied_bytes\":%" PRIu64
                    ",\"fallback_nodes\":%" PRIu64
+                   ",\"captured\":\"%s\""
                    "},\"seconds\":{\"load\":%.6g,\"lower\":%.6g,\"passes\":%.6g,\"plan\":%.6g,\"pack\":%.6g,"
                    "\"prepare\":%.6g,\"first_run\":%.6g},",
                    t.runs, t.plans_made, t.plans_again, t.plans_reused, t.host_waits, t.copied_bytes,
-                   t.fallback_nodes, t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s,
+                   t.fallback_nodes, captured, t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s,
                    t.first_run_s);
   else
     bs_text_printf(
@@ -407,6 +410,9 @@ static void put_stats(report *r, int json, bs_error *err) {
         "%" PRIu64 " nodes are served by another backend than %s\n",
         t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s, t.first_run_s, t.fallback_nodes,
         r->s->core->backend);
+  if (!json && captured[0] != '\0')
+    bs_text_printf(&r->t, "device: %s; %" PRIu64 " bytes copied and %" PRIu64 " waits in %" PRIu64 " runs\n",
+                   captured, t.copied_bytes, t.host_waits, t.runs);
 }
 
 static uint32_t in_pairs(const graph *g) {

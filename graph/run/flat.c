@@ -42,6 +42,7 @@ static int32_t run_step(const gstep *s, bs_error *err) {
 
 static int32_t run_steps(gbinding *b, bs_error *err) {
   if (err != NULL) err->code = BS_OK;
+  if (b->captures != NULL) return gcapture_run(b, err);
   for (uint32_t i = 0; i < b->n_steps; i++) {
     const gstep *s = &b->steps[i];
     const int32_t rc = run_step(s, err);

@@ -19,6 +19,7 @@ static int32_t no_memory(bs_error *err) {
 
 void gbinding_set_root(gbinding *b, uint32_t root, void *data) {
   b->checked = 0;
+  gcapture_drop(b);
   static unsigned char nothing[64]; /* where values without elements lie */
   for (uint32_t i = root; i != GNONE; i = b->g->values[i].next_view) {
     gtensor_fill(&b->g->values[i], &b->g->values[root], data, &b->tensors[i]);
@@ -215,6 +216,7 @@ static int32_t prepare_locked(gbinding *b, bs_error *err) {
   if (rc == BS_OK) gbinding_place(b, NULL);
   if (rc == BS_OK) rc = prepare_steps(b, err);
   if (rc == BS_OK) rc = gcut_make(b, err);
+  if (rc == BS_OK) rc = gcapture_make(b, err);
   return grank_leave(b->rank, rc, err);
 }
 
@@ -308,6 +310,7 @@ void gbinding_free(gbinding *b) {
     for (uint32_t i = 0; i < b->n_steps; i++) release_plan(b->rank, &b->steps[i]);
     grank_leave(b->rank, BS_OK, NULL);
   }
+  gcapture_free(b);
   gdevice_drop(b->core, b);
   pthread_mutex_unlock(&b->core->lock);
   gplan_life_free(&b->life);

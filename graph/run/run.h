@@ -236,10 +236,11 @@ typedef struct gbinding {
   gplan_life life;
   gplan_report report;
   uint64_t arena_bytes, constant_bytes;
-  void *arena, *own_arena; /* own_arena: to be freed, unless it is a device's */
-  int64_t length;          /* memory of the input GV_LENGTH */
-  struct gports *ports;    /* of a device; NULL (device.c) */
-  struct gcut *cuts;       /* of a simulated machine (cut.c) */
+  void *arena, *own_arena;    /* own_arena: to be freed, unless it is a device's */
+  int64_t length;             /* memory of the input GV_LENGTH */
+  struct gports *ports;       /* of a device; NULL (ports.c) */
+  struct gcaptures *captures; /* likewise (capture.c) */
+  struct gcut *cuts;          /* of a simulated machine (cut.c) */
   uint32_t n_cuts;
   int64_t slot;          /* that row 0 of the states lies in */
   uint32_t checked;      /* the arguments of all steps have passed since memory was placed */
@@ -328,6 +329,17 @@ int32_t gcut_make(gbinding *binding, bs_error *err);
 void gcut_set(const gbinding *binding, int64_t length);
 /* The arguments of a step as planned, in out_args[BS_MAX_OP_ARGS] where they differ from its own. */
 bs_tensor *const *gcut_whole(const gbinding *binding, const gstep *step, bs_tensor **out_args);
+
+/* ---- runs as graphs of a device: capture.c ----------------------------------------------------- */
+/* After all steps are prepared; nothing where the memory is the host's. */
+int32_t gcapture_make(gbinding *binding, bs_error *err);
+void gcapture_free(gbinding *binding);
+/* Memory of the binding has moved: what is captured does not serve. */
+void gcapture_drop(gbinding *binding);
+/* Runs all steps. The rank is entered. */
+int32_t gcapture_run(gbinding *binding, bs_error *err);
+/* "40 nodes in 2 captures", or why there are none; "" of the host. */
+void gcapture_tell(const gbinding *binding, char *out, size_t size);
 
 /* ---- nodes that a device lacks: hosted.c ------------------------------------------------------- */
 /* The rank's host: a rank of cpu, or of ref where there is no cpu, for what ref lacks nothing. */
