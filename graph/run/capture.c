@@ -62,9 +62,9 @@ static void forget(const gbinding *b, gcaptures *c) {
 void gcapture_free(gbinding *b) {
   gcaptures *c = b->captures;
   if (c == NULL) return;
-  if (c->segments != NULL && grank_enter(b->rank, NULL) == BS_OK) {
+  if (c->segments != NULL && grank_enter_to_free(b->rank)) {
     forget(b, c);
-    grank_leave(b->rank, BS_OK, NULL);
+    grank_leave_freed(b->rank);
   }
   free(c->segments);
   free(c);

@@ -96,9 +96,9 @@ void gcore_close(gcore *core, grank *rank) {
   grank_drop(rank);
   for (uint32_t i = 0; i < core->n_weights && left == 0; i++) {
     grank *packer = core->weights[i].rank;
-    if (grank_enter(packer, NULL) == BS_OK) {
+    if (grank_enter_to_free(packer)) {
       packer->api->packed_release(core->weights[i].packed);
-      grank_leave(packer, BS_OK, NULL);
+      grank_leave_freed(packer);
     }
     grank_drop(packer);
   }

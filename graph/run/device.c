@@ -67,9 +67,9 @@ int32_t gdevice_constant(gcore *core, grank *rank, const graph *g, const gvalue 
 
 static void block_free(gdevice *block) {
   grank *rank = block->rank;
-  if (grank_enter(rank, NULL) == BS_OK) {
+  if (grank_enter_to_free(rank)) {
     rank->api->tensor_free(rank->rank, &block->tensor);
-    grank_leave(rank, BS_OK, NULL);
+    grank_leave_freed(rank);
   }
   grank_drop(rank);
 }

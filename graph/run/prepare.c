@@ -123,9 +123,9 @@ static int32_t make_hosted(gbinding *b, gstep *s, const gnode *n, const gquery *
 
 static void release_plan(grank *rank, gstep *s) {
   grank *r = s->hosted != NULL ? rank->host : rank;
-  if (s->plan == NULL || grank_enter(r, NULL) != BS_OK) return;
+  if (s->plan == NULL || !grank_enter_to_free(r)) return;
   r->api->op_release(s->plan);
-  grank_leave(r, BS_OK, NULL);
+  grank_leave_freed(r);
   s->plan = NULL;
 }
 
@@ -306,9 +306,9 @@ int32_t gbinding_check(gbinding *b, bs_error *err) {
 void gbinding_free(gbinding *b) {
   if (b == NULL) return;
   pthread_mutex_lock(&b->core->lock);
-  if (b->steps != NULL && grank_enter(b->rank, NULL) == BS_OK) {
+  if (b->steps != NULL && grank_enter_to_free(b->rank)) {
     for (uint32_t i = 0; i < b->n_steps; i++) release_plan(b->rank, &b->steps[i]);
-    grank_leave(b->rank, BS_OK, NULL);
+    grank_leave_freed(b->rank);
   }
   gcapture_free(b);
   gdevice_drop(b->core, b);

@@ -57,8 +57,25 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
 /* The world is the thread's only during a call: the next call may come from another thread. */
 int32_t grank_enter(grank *r, bs_error *err) {
   const int32_t rc = r->depth == 0 && !r->inside ? bs_world_enter(r->world, &r->rank, err) : BS_OK;
-  if (rc == BS_OK) r->depth++;
+  if (rc != BS_OK) return rc;
+  r->depth++;
+  r->known = r->rank;
   return rc;
+}
+
+int grank_enter_to_free(grank *r) {
+  if (grank_enter(r, NULL) == BS_OK) return 1;
+  if (r->known == NULL) return 0;
+  r->rank = r->known;
+  r->freeing++;
+  return 1;
+}
+
+void grank_leave_freed(grank *r) {
+  if (r->freeing > 0)
+    r->freeing--;
+  else
+    grank_leave(r, BS_OK, NULL);
 }
 
 int32_t grank_leave(grank *r, int32_t rc, bs_error *err) {

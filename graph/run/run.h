@@ -32,6 +32,8 @@ typedef struct grank {
   uint32_t phantom; /* 1: and holds no values (BS_BACKEND_PHANTOM) */
   const bs_rank_api *api;
   uint32_t depth;
+  bs_rank *known; /* the rank, since it was entered first: what it holds is freed when its world has failed */
+  uint32_t freeing;
   uint32_t fallback;      /* 1: others may serve what its backend lacks */
   uint32_t threads;       /* as the options; of a rank of a world, that world's */
   struct grank *host;     /* of a device: runs nodes that it lacks (hosted.c); NULL: none so far */
@@ -47,6 +49,10 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
  */
 int32_t grank_enter(grank *rank, bs_error *err);
 int32_t grank_leave(grank *rank, int32_t rc, bs_error *err);
+/* Around what frees things of the rank: a world that has failed, which cannot be entered, has them still. 0:
+ * it never was entered, and has nothing. */
+int grank_enter_to_free(grank *rank);
+void grank_leave_freed(grank *rank);
 uint64_t grank_scratch(const grank *rank); /* bytes: the most that one of its plans works in */
 void grank_close(grank *rank);
 /* One reference less. Without any the rank of a core is closed and freed. */
