@@ -100,8 +100,8 @@ int32_t gports_up(gbinding *b, bs_error *err) {
   const graph *g = b->g;
   const gports *p = b->ports;
   const uint32_t length = g->n_inputs;
-  int32_t rc = BS_OK;
   if (!is_apart(b)) return BS_OK;
+  int32_t rc = gindices_check(b, err);
   for (uint32_t i = 0; i < g->n_inputs && rc == BS_OK; i++) {
     const uint64_t bytes = graph_bytes(&g->values[value_of(g, i)]);
     if (bytes == 0 || p->given[i] == NULL) continue;

@@ -305,6 +305,9 @@ void *gports_host(const gbinding *binding, uint32_t port);
 /* Before and after the steps of a run: inputs go to the device, outputs come from it. The rank is entered. */
 int32_t gports_up(gbinding *binding, bs_error *err);
 int32_t gports_down(gbinding *binding, bs_error *err);
+/* indices.c: the numbers of inputs that index tables lie within these, where a device would not say so.
+ * BS_INPUT (BS-OP-INDEX). */
+int32_t gindices_check(const gbinding *binding, bs_error *err);
 /* Copies the bytes of a value that lies in a row, of any rank, to the host. */
 int32_t gports_read(const gbinding *binding, uint32_t value, void *out_bytes, bs_error *err);
 /* The arguments of a step as the host can read them. Those of one root are a group, whose copy the first of

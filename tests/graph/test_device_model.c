@@ -249,6 +249,39 @@ START_TEST(checks_see_copies) {
 }
 END_TEST
 
+/* An id outside of the vocabulary is an error before anything runs, also where the host serves the node. */
+START_TEST(ids_are_looked_at) {
+  static const char *const lacks[] = {"apart.lacks=", "apart.lacks=take"};
+  static const int64_t bad[] = {5, -6, INT64_MAX};
+  int64_t ids[PROMPT] = {0, 4, -5, 3, 1};
+  with_params(&lacks[_i], 1);
+  bs_session *s = open_on(split_open("gpt2/"), "apart", PROMPT, NULL);
+  bs_tensor t = {.struct_size = (uint32_t)sizeof t,
+                 .dtype = BS_I64,
+                 .rank = 2,
+                 .dims = {1, PROMPT},
+                 .strides = {PROMPT, 1},
+                 .data = ids,
+                 .bytes = sizeof ids};
+  split_ok(bs_session_set(s, 0, &t, &split_err), "set");
+  split_ok(bs_session_run(s, &split_err), "run");
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    bs_session_stats before = {.struct_size = (uint32_t)sizeof before}, after = before;
+    ids[3] = bad[i];
+    split_ok(bs_session_cache(s, 0, &split_err), "cache");
+    split_ok(bs_session_stats_get(s, &before, &split_err), "stats");
+    ck_assert_int_eq(bs_session_run(s, &split_err), BS_INPUT);
+    ck_assert_str_eq(split_err.id, "BS-OP-INDEX");
+    bs_error_clear(&split_err);
+    split_ok(bs_session_stats_get(s, &after, &split_err), "stats");
+    if (_i == 0) ck_assert_uint_eq(after.copied_bytes, before.copied_bytes); /* nothing went up */
+  }
+  ids[3] = 3;
+  split_ok(bs_session_run(s, &split_err), "run");
+  bs_session_close(s);
+}
+END_TEST
+
 /* ---- ports and memory -------------------------------------------------------------------------- */
 
 /* A large input goes up by itself; an output comes to the caller's memory, and to no other. */
@@ -393,6 +426,7 @@ int main(void) {
                             {lacked_nodes_run_on_the_host, TEST_COUNT(lacking)},
                             {lacked_nodes_are_refused_at_once},
                             {checks_see_copies, TEST_COUNT(models)},
+                            {ids_are_looked_at, 2},
                             {memory_of_the_caller},
                             {slots},
                             {shared, 2},
