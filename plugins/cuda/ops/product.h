@@ -40,8 +40,9 @@ typedef struct product_args {
   int64_t rows, cols, depth;
   uint32_t picks; /* enum product_picks */
   uint32_t activation;
-  uint32_t adds; /* 1: C += alpha sums (+ residual), in f64, rounded once; no bias and no activation */
-  uint32_t reserved;
+  uint32_t adds;   /* 1: C += alpha sums (+ residual), in f64, rounded once; no bias and no activation */
+  uint32_t scaled; /* 1, without adds: sums times `scale` */
+  double scale;
 } product_args;
 
 /* The role of a 2:4 weight in the product. */

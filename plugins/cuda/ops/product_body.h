@@ -221,7 +221,7 @@ CUDA_FN void product_end(const product_args *a, int64_t i, int64_t j, int64_t c,
     if (a->residual.data != 0) w += cuda_f64_of_bits(a->residual.dtype, product_load(&a->residual, i, c));
     bits = cuda_bits_of_f64(a->c.dtype, w);
   } else {
-    product_number v = sum;
+    product_number v = a->scaled != 0 ? product_times(sum, a->scale) : sum;
     if (a->bias.data != 0) v = product_plus(v, product_at(&a->bias, 0, j));
     v = product_act(a->activation, v);
     if (a->residual.data != 0) v = product_plus(v, product_at(&a->residual, i, j));

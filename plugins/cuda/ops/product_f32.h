@@ -43,6 +43,9 @@ CUDA_FN void product_widen4(uint32_t dtype, const product_bits *bits, product_nu
 CUDA_FN product_number product_step(product_number sum, product_number a, product_number b) {
   return cuda_fma_f32(a, b, sum);
 }
+CUDA_FN product_number product_times(product_number sum, double scale) {
+  return (float)scale * sum;
+}
 CUDA_FN product_number product_plus(product_number a, product_number b) {
   return a + b;
 }
