@@ -20,7 +20,7 @@ static int64_t batch_of(const bs_tensor_desc *y) {
   return count;
 }
 
-/* A bias that differs from row to row is added behind the activation, where a product has its residual. */
+/* A bias that differs from row to row is added after the activation, where a product has its residual. */
 static int differs_by_row(const bs_tensor_desc *bias) {
   return bias != NULL && bias->rank >= 2 && bias->dims[bias->rank - 2] != 1;
 }
