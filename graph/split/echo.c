@@ -182,7 +182,8 @@ void gecho_close(gecho *e) {
   free(e);
 }
 
-/* Asks the method as the lead did; the lead keeps the answer. */
+/* Asks the method as the lead did, which keeps the answer. That columns do not suit a pair is an answer: all
+ * ranks have it. */
 static int32_t ask_columns(const gecho *e, const gmethod *of, const bs_layer_spec *asked, bs_error *err) {
   gmethod mine = *of;
   const bs_layer_spec spec = *asked;
@@ -193,7 +194,9 @@ static int32_t ask_columns(const gecho *e, const gmethod *of, const bs_layer_spe
   const int32_t rc = gmethod_columns(&mine, e->rank->rank, &spec, &columns, err);
   for (uint32_t i = 0; i < mine.n_probes; i++) free(mine.probes[i].columns);
   free(mine.probes);
-  return rc;
+  if (rc != BS_UNSUPPORTED) return rc;
+  bs_error_clear(err);
+  return BS_OK;
 }
 
 /* made NULL: an earlier one serves. A layer that was there stays then: it may serve others. */

@@ -167,12 +167,12 @@ int32_t glayer_room(gcore *core, grank *rank, const graph *g, bs_error *err) {
   return BS_OK;
 }
 
-/* The layer of these elements, which lie alike on the ranks; NULL: there is none. One weight may be the F of
- * regions whose parts differ. */
+/* The layer of these elements by the same method, which lie alike on the ranks; NULL: there is none. One
+ * weight may be the F of regions whose parts differ, and the S of another one. */
 static glayer *find(const gcore *core, const glayer *key, const gnode_split *split) {
   for (uint32_t i = 0; i < core->n_layers; i++) {
     glayer *l = core->layers[i];
-    if (gweight_same(&l->weight, &key->weight) && gweight_same(&l->bias, &key->bias) &&
+    if (l->arm == key->arm && gweight_same(&l->weight, &key->weight) && gweight_same(&l->bias, &key->bias) &&
         same_spec(&l->spec, &key->spec) && bs_order_same(&l->rows, &split->rows) &&
         bs_order_same(&l->columns, &split->columns))
       return l;
