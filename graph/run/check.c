@@ -28,6 +28,7 @@ typedef struct checking {
   unsigned char **memory; /* of each TEMP root: GUARD bytes, its elements, GUARD bytes */
   bs_tensor whole_x;      /* of a layer S; data NULL: the node is no layer S */
   double terms;           /* of the longest sum of the graph */
+  const char *id;         /* of the error that the step that was checked last is */
   bs_error *err;
 } checking;
 
@@ -379,12 +380,21 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   if (rc == BS_OK) rc = compute_sides(c, s, &want); /* before the run: it may overwrite its input */
   if (rc == BS_OK) rc = compute_struck(c, s, &want);
   if (rc == BS_OK) rc = least_scale(c, s, &least);
+  const ggates_counts counts = n->layer != 0 ? ggates_now(c->b) : (ggates_counts){0};
   if (rc == BS_OK) rc = gshadow_run(c->b, s, &shadow, c->err);
+  ggates_finding found = {0};
+  if (rc == BS_OK && n->layer != 0) rc = ggates_layer(c->b, s, s->args[n->n_in], counts, &found, c->err);
   if (rc == BS_OK) rc = compare_outputs(c, s, &want, least, row);
   if (rc == BS_OK) rc = widen_bound(c, s, &want, least, row);
   if (rc == BS_OK && !(row->deviation <= row->bound)) {
     row->ok = 0;
     row->reason = "it differs from f64 by more than its round-off";
+  }
+  c->id = "BS-GRAPH-CHECK";
+  if (rc == BS_OK && found.id != NULL) {
+    row->ok = 0;
+    row->reason = found.reason;
+    c->id = found.id;
   }
   if (rc == BS_OK) rc = guards_of(c, n, row);
   gshadow_give(s, &shadow);
@@ -437,8 +447,8 @@ static int32_t run_steps(checking *c, void (*each)(void *user, const bs_node_che
     const int32_t rc = check_step(c, i, &row);
     if (rc != BS_OK) return rc;
     if (!row.ok && (*out_wrong)++ == 0) {
-      bs_error_set(&first, BS_NUMERIC, "BS-GRAPH-CHECK", "%s by %s: %s (%.3g, at most %.3g)", row.op,
-                   row.serves, row.reason, row.deviation, row.bound);
+      bs_error_set(&first, BS_NUMERIC, c->id, "%s by %s: %s (%.3g, at most %.3g)", row.op, row.serves,
+                   row.reason, row.deviation, row.bound);
       bs_error_where(&first, "node %s", row.origin);
     }
     if (each != NULL) each(user, &row);

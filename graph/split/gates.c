@@ -12,7 +12,8 @@
 
 ggates_counts ggates_now(const gbinding *b) {
   return (ggates_counts){.collectives = bs_rank_counter(b->rank->rank, BS_COUNT_COLLECTIVES),
-                         .payload_bytes = bs_rank_counter(b->rank->rank, BS_COUNT_PAYLOAD_BYTES)};
+                         .payload_bytes = bs_rank_counter(b->rank->rank, BS_COUNT_PAYLOAD_BYTES),
+                         .flops = bs_rank_counter(b->rank->rank, BS_COUNT_FLOPS)};
 }
 
 int32_t ggates_counters(const gbinding *b, ggates_counts before, bs_error *err) {
@@ -68,13 +69,13 @@ static int32_t hash_outputs(const gbinding *b, uint64_t *out_hash, bs_error *err
   return BS_OK;
 }
 
-int32_t ggates_outputs(const gbinding *b, int32_t ran, bs_error *err) {
-  const grank *r = b->rank;
+/* The hash of each rank; *out_other: the first rank whose hash is not that of rank 0; 0: none. Where a rank
+ * has none (`has` 0) nothing is compared. */
+static int32_t exchange(const grank *r, uint64_t hash, int has, uint32_t *out_other, bs_error *err) {
   const uint32_t ranks = r->api->world_size(r->rank);
-  uint64_t hash = 0;
-  const int32_t read = ran == BS_OK ? hash_outputs(b, &hash, err) : ran;
-  const uint64_t mine[2] = {hash, read == BS_OK};
-  int all_ran = 1;
+  const uint64_t mine[2] = {hash, (uint64_t)has};
+  int all_have = 1;
+  *out_other = 0;
   const bs_collective gather = {.struct_size = (uint32_t)sizeof gather,
                                 .kind = BS_COLL_ALL_GATHER,
                                 .dtype_in = BS_I64,
@@ -87,15 +88,51 @@ int32_t ggates_outputs(const gbinding *b, int32_t ran, bs_error *err) {
   int32_t rc =
       all == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check") : BS_OK;
   if (rc == BS_OK) rc = bs_rank_collective_host(r->rank, &gather, mine, 2, all, 2 * ranks, err);
-  for (uint32_t k = 0; rc == BS_OK && k < ranks; k++) all_ran &= all[2 * k + 1] != 0;
-  for (uint32_t k = 1; rc == BS_OK && all_ran && k < ranks; k++) {
-    if (all[2 * k] == all[0]) continue;
+  for (uint32_t k = 0; rc == BS_OK && k < ranks; k++) all_have &= all[2 * k + 1] != 0;
+  for (uint32_t k = ranks; rc == BS_OK && all_have && k-- > 1;)
+    if (all[2 * k] != all[0]) *out_other = k;
+  free(all);
+  return rc;
+}
+
+int32_t ggates_outputs(const gbinding *b, int32_t ran, bs_error *err) {
+  uint32_t other = 0;
+  uint64_t hash = 0;
+  const int32_t read = ran == BS_OK ? hash_outputs(b, &hash, err) : ran;
+  int32_t rc = exchange(b->rank, hash, read == BS_OK, &other, err);
+  if (rc == BS_OK && other > 0) {
     rc = bs_error_set(err, BS_NUMERIC, "BS-GRAPH-RANKS",
-                      "the outputs of rank %u have other bits than those of rank 0", k);
+                      "the outputs of rank %u have other bits than those of rank 0", other);
     bs_error_hint(err,
                   "run it again: what differs in each run is of a method, a kernel or a communicator; "
                   "what differs once may be of the machine's memory or links");
   }
-  free(all);
   return ran == BS_OK && read != BS_OK ? read : rc;
+}
+
+static int is_proposed(ggates_counts before, ggates_counts after, const bs_proposal *p) {
+  uint64_t payload = 0;
+  for (uint32_t k = 0; k < p->n_collectives; k++) payload += p->coll_payload[k];
+  return after.collectives - before.collectives == p->n_collectives &&
+         after.payload_bytes - before.payload_bytes == payload && after.flops - before.flops == p->flops;
+}
+
+int32_t ggates_layer(const gbinding *b, const gstep *step, const bs_tensor *y, ggates_counts before,
+                     ggates_finding *out, bs_error *err) {
+  const gnode *n = &b->g->nodes[step->node];
+  const uint32_t value = n->out[0];
+  const ggates_counts after = ggates_now(b);
+  bs_proposal p;
+  uint32_t other = 0;
+  *out = (ggates_finding){0};
+  int32_t rc = glayer_propose(b, step, &p, err);
+  if (rc != BS_OK) return rc;
+  if (!is_proposed(before, after, &p))
+    *out = (ggates_finding){"BS-GRAPH-COUNTERS",
+                            "its collectives, payload or arithmetic are not what its method proposed"};
+  if (b->g->splits[n->layer - 1].role == GNODE_F) return BS_OK;
+  rc = exchange(b->rank, hash_value(UINT64_C(14695981039346656037), &b->g->values[value], y->data), 1, &other,
+                err);
+  if (other > 0) *out = (ggates_finding){"BS-GRAPH-RANKS", "its output has other bits on another rank"};
+  return rc;
 }

@@ -6,10 +6,19 @@
 #include "graph/run/run.h"
 
 typedef struct ggates_counts {
-  uint64_t collectives, payload_bytes;
+  uint64_t collectives, payload_bytes, flops;
 } ggates_counts;
 /* Returns what the rank has counted so far. */
 ggates_counts ggates_now(const gbinding *binding);
+/* What is wrong with a layer; id NULL: nothing. */
+typedef struct ggates_finding {
+  const char *id, *reason;
+} ggates_finding;
+/* One layer ran, from `before` on. Its collectives, their payload and its arithmetic are what its method
+ * proposed (BS-GRAPH-COUNTERS). Its output, where every rank has all of it, has the same bits on all ranks
+ * (BS-GRAPH-RANKS). y: the output, on the host. Every rank calls it. */
+int32_t ggates_layer(const gbinding *binding, const gstep *step, const bs_tensor *y, ggates_counts before,
+                     ggates_finding *out_finding, bs_error *err);
 /* A run of the binding began at `before`. BS_NUMERIC (BS-GRAPH-COUNTERS): its collectives or their payload
  * are not those that the methods proposed. */
 int32_t ggates_counters(const gbinding *binding, ggates_counts before, bs_error *err);

@@ -387,19 +387,46 @@ static gnode_split *split_of(const graph *g, uint32_t role) {
   ck_abort_msg("no layer has role %u", role);
 }
 
-/* The first row of F changes its place with the last one. */
-static int32_t turn_rows(graph *g, bs_error *out_err) {
+/* Row i of F becomes the one that lay at place(i). */
+static int32_t move_rows(graph *g, int64_t (*place)(int64_t i, int64_t total), bs_error *out_err) {
   gnode_split *f = split_of(g, GNODE_F);
-  bs_order turned = {0};
+  bs_order moved = {0};
   int32_t rc = BS_OK;
   ck_assert_int_gt(f->rows.total, 1);
-  for (int64_t i = 0; i < f->rows.total && rc == BS_OK; i++) {
-    const int64_t end = f->rows.total - 1, at = i == 0 ? end : i == end ? 0 : i;
-    rc = bs_order_add(&turned, bs_order_at(&f->rows, at), 1, out_err);
-  }
+  for (int64_t i = 0; i < f->rows.total && rc == BS_OK; i++)
+    rc = bs_order_add(&moved, bs_order_at(&f->rows, place(i, f->rows.total)), 1, out_err);
   bs_order_free(&f->rows);
-  f->rows = turned;
+  f->rows = moved;
   return rc;
+}
+
+/* The first row changes its place with the last one. */
+static int64_t turned(int64_t i, int64_t total) {
+  return i == 0 ? total - 1 : i == total - 1 ? 0 : i;
+}
+static int32_t turn_rows(graph *g, bs_error *out_err) {
+  return move_rows(g, turned, out_err);
+}
+
+/* Each of three ranks has one of three heads: rows of Q, then of K, then of V. */
+enum { HEADS = 3, OF_ATTENTION = 3 };
+
+/* All rows are off by one head. */
+static int64_t shifted(int64_t i, int64_t total) {
+  return (i + total / (HEADS * OF_ATTENTION)) % total;
+}
+static int32_t shift_rows(graph *g, bs_error *out_err) {
+  return move_rows(g, shifted, out_err);
+}
+
+/* Ranks 0 and 1 have each other's keys. */
+static int64_t other_keys(int64_t i, int64_t total) {
+  const int64_t rank = total / HEADS, unit = rank / OF_ATTENTION;
+  if (i >= unit && i < 2 * unit) return i + rank;
+  return i >= rank + unit && i < rank + 2 * unit ? i - rank : i;
+}
+static int32_t change_heads(graph *g, bs_error *out_err) {
+  return move_rows(g, other_keys, out_err);
 }
 
 static int32_t drop_bias(graph *g, bs_error *out_err) {
@@ -413,7 +440,7 @@ static int32_t drop_bias(graph *g, bs_error *out_err) {
 /* The layers compute what the graph of the rank says, so the check node by node says nothing. The comparison
  * with the graph as written finds it, and blames the methods. */
 START_TEST(a_wrong_split_is_found) {
-  static int32_t (*const faults[])(graph *, bs_error *) = {turn_rows, drop_bias};
+  static int32_t (*const faults[])(graph *, bs_error *) = {turn_rows, shift_rows, change_heads, drop_bias};
   const char *method = "column_parallel+row_parallel";
   float logits[WORDS];
   bs_verify_report report = {.struct_size = (uint32_t)sizeof report};
@@ -593,7 +620,7 @@ int main(void) {
                             {tokens_keep_their_bits, MODELS * METHODS},
                             {ranks_keep_their_bits, 5 * MODELS},
                             {a_wrong_layer_is_found},
-                            {a_wrong_split_is_found, 2},
+                            {a_wrong_split_is_found, 4},
                             {ranks_that_differ_are_found},
                             {counters_are_those_of_the_proposals},
                             {an_error_of_one_rank_ends_the_run, 2},
