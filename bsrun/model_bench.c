@@ -38,7 +38,7 @@ static const args_option model_bench_options[] = {
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
+    ARGS_TABLE,
     {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
@@ -339,10 +339,10 @@ const bsrun_verb model_bench = {
         "error (exit 3). With --force they are timed on ref or the host.\n"
         "--hardware M simulates the runs on another machine: one of each row, in virtual time. Nothing is\n"
         "computed there, so that a folder needs config.json alone. --cache-tokens is then one more than the\n"
-        "prompt, because attention is charged for the whole cache.\n",
+        "prompt, if it is not given.\n",
     .examples =
         "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
-        "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --force -o json\n"
+        "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 -o json\n"
         "  bsrun model bench model.onnx --input x=x.npy --show nodes --no-pass fuse_attention\n"
         "  bsrun model bench qwen3-0.6b --hardware h100-dgx -P 8 --method column_parallel+row_parallel\n",
     .options = model_bench_options,

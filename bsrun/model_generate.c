@@ -225,6 +225,7 @@ static void tell_rates(const generation *g) {
   char line[240];
   size_t at = 0;
   const double computed = (double)(s->prompt_tokens - s->kept_tokens);
+  if (!(s->prompt_seconds > 0)) return; /* an error came before there were any */
   at +=
       (size_t)snprintf(line, sizeof line, "prompt %llu token%s %.1f/s", (unsigned long long)s->prompt_tokens,
                        s->prompt_tokens == 1 ? "" : "s", rate(computed, s->prompt_seconds));

@@ -3,25 +3,33 @@
  * constants. Where the backend holds no values (BS_BACKEND_PHANTOM) the blocks are addresses that nothing
  * reads or writes; they are taken so that the device counts them, and refuses a model that it has no room
  * for. */
+#include <stdio.h>
+#include <string.h>
+
 #include "core/base/error.h"
 #include "core/base/memory.h"
 #include "core/world/executor.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
 
-static int32_t no_room(const gcore *core, const grank *rank, const char *what, uint64_t bytes,
-                       bs_error *err) {
+int32_t gdevice_no_room(const gcore *core, const grank *rank, const char *what, uint64_t bytes,
+                        bs_error *err) {
   const double mib = 1024.0 * 1024.0;
   uint64_t held = 0;
+  char asked[64] = "";
   for (uint32_t i = 0; i < core->n_blocks; i++) held += core->blocks[i].tensor.bytes;
-  if (err == NULL) return BS_NO_MEMORY;
+  if (err == NULL || rank->phantom || strcmp(err->id, "BS-GRAPH-DEVICE-MEMORY") == 0) return BS_NO_MEMORY;
   const bs_error why = *err;
-  bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-DEVICE-MEMORY",
-               "no memory for %.1f MiB of %s on backend %.64s; the session holds packed weights of %.1f MiB, "
-               "the cache of %.1f MiB, all else of %.1f MiB: %.300s",
-               (double)bytes / mib, what, bs_rank_backend(rank->rank), (double)core->packed_bytes / mib,
-               (double)core->state_bytes / mib, (double)(held - core->state_bytes) / mib, why.message);
-  bs_error_hint(err, "smaller dimensions, or --cache-tokens with a smaller number");
+  if (bytes > 0) snprintf(asked, sizeof asked, "%.1f MiB of ", (double)bytes / mib);
+  bs_error_set(
+      err, BS_NO_MEMORY, "BS-GRAPH-DEVICE-MEMORY",
+      "no memory for %s%s on backend %.64s; the session holds packed weights of %.1f MiB, the cache of "
+      "%.1f MiB, all else of %.1f MiB: %.300s",
+      asked, what, bs_rank_backend(rank->rank), (double)core->packed_bytes / mib,
+      (double)core->state_bytes / mib, (double)(held - core->state_bytes) / mib, why.message);
+  bs_error_hint(err,
+                "weights are smaller with --weights w8, or on more ranks (--method F+S -P n); else smaller "
+                "dimensions, or --cache-tokens with a smaller number");
   return BS_NO_MEMORY;
 }
 
@@ -36,7 +44,7 @@ int32_t gdevice_take(gcore *core, grank *rank, const char *what, uint64_t bytes,
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
   gdevice *block = &core->blocks[core->n_blocks];
   const int32_t rc = rank->api->tensor_alloc(rank->rank, &desc, BS_LIFE_ACTIVATION, &block->tensor, err);
-  if (rc == BS_NO_MEMORY && !rank->phantom) return no_room(core, rank, what, bytes, err);
+  if (rc == BS_NO_MEMORY) return gdevice_no_room(core, rank, what, bytes, err);
   if (rc != BS_OK) return rc;
   block->of = NULL;
   block->owner = owner;

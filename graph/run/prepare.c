@@ -178,6 +178,8 @@ static int32_t prepare_all(gbinding *b, uint32_t *lacking, uint32_t *out_lacking
       lacking[n_lacking++] = id;
       continue;
     }
+    if (rc == BS_NO_MEMORY && b->rank->apart)
+      return gdevice_no_room(b->core, b->rank, "a weight or the plan of a node", 0, err);
     if (rc == BS_NO_MEMORY && err != NULL && err->hint[0] == '\0')
       bs_error_hint(err, "%.1f MiB are free: smaller dimensions, or more memory for this process",
                     (double)bs_memory_available("") / (1024.0 * 1024.0));

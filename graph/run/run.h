@@ -185,6 +185,9 @@ uint64_t gcore_state_bytes(const gcore *core, const gvalue *value);
  * closed. BS_NO_MEMORY names `what` they are for, and what the session holds. */
 int32_t gdevice_take(gcore *core, grank *rank, const char *what, uint64_t bytes, const void *owner,
                      void **out_data, bs_error *err);
+/* That error, around the device's own; bytes 0: not known. Returns BS_NO_MEMORY. */
+int32_t gdevice_no_room(const gcore *core, const grank *rank, const char *what, uint64_t bytes,
+                        bs_error *err);
 /* The device's copy of a constant: one that is the graph's own is the owner's, any other is found again by
  * its place. */
 int32_t gdevice_constant(gcore *core, grank *rank, const graph *g, const gvalue *root, const void *owner,

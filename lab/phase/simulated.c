@@ -366,7 +366,7 @@ int bs_simulated_beyond(const bs_simulated *s, const char *machine, uint32_t ran
       "%.60s has %.0f GPUs on one switch; %u were simulated %s: --set hardware.algorithm=%s%s",
       machine != NULL ? machine : "the machine", s->switch_ranks, ranks,
       ring ? "as one ring" : "on one switch", ring ? "halving_doubling" : "hierarchical",
-      ring ? " (bsrun sim scale --algorithm best tries others); --hardware h100-cluster has nodes"
+      ring ? "; --hardware h100-cluster has nodes"
            : " --set hardware.topology=hier:outer_latency_s=S,outer_bw_Bps=R, as --hardware h100-cluster");
   return 1;
 }

@@ -343,9 +343,10 @@ static void tell_left_out(FILE *out, const grid *g, size_t most) {
   if (n == 0) return;
   fputs(begin, out);
   for (size_t c = 0; c < g->cols; c++) {
-    const size_t width = shown_width(g->title[c]) + 2;
+    const char *title = g->title[c][0] != '\0' ? g->title[c] : g->fields[c]->key;
+    const size_t width = shown_width(title) + 2;
     if (!g->left_out[c] || (told > 0 && used + width > most)) continue;
-    fprintf(out, "%s%s", told++ > 0 ? ", " : "", g->title[c]);
+    fprintf(out, "%s%s", told++ > 0 ? ", " : "", title);
     used += width;
   }
   if (told < n) fprintf(out, " and %zu more", n - told);
