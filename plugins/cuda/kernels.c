@@ -15,12 +15,15 @@
 #include "ops/generate_body.h"
 #include "ops/loss_gradient_body.h"
 #include "ops/product.h"
+#include "ops/put_body.h"
 #include "ops/quantize_groups_body.h"
 #include "ops/ranks_reduce_body.h"
 #include "ops/rows.h"
 #include "ops/scaled_matmul_body.h"
 #include "ops/scatter_columns_body.h"
 #include "ops/sgd_update_body.h"
+#include "ops/take_body.h"
+#include "ops/topk_body.h"
 #include "ops/tree_sum_body.h"
 
 /* The kernels in the order of enum cuda_kernel. */
@@ -66,4 +69,8 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_ATTENTION_BF16_256] = {"attention_bf16_256", sizeof(attention_args), ATTENTION_THREADS, 0, 255,
                                  ATTENTION_SHARED},
     [CUDA_RANKS_REDUCE] = {"ranks_reduce", sizeof(ranks_reduce_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_TAKE] = {"take", sizeof(take_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_PUT_SET] = {"put_set", sizeof(put_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_PUT_FOLD] = {"put_fold", sizeof(put_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_TOPK] = {"topk", sizeof(topk_args), TOPK_THREADS, 0, 0, TOPK_SHARED},
 };

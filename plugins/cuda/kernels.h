@@ -40,6 +40,10 @@ enum cuda_kernel {
   CUDA_ATTENTION_BF16_128,
   CUDA_ATTENTION_BF16_256,
   CUDA_ATTENTION_MERGE, /* of parts of the keys */
+  CUDA_TAKE,
+  CUDA_PUT_SET,
+  CUDA_PUT_FOLD,
+  CUDA_TOPK,
   CUDA_KERNEL_COUNT_
 };
 

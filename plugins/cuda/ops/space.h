@@ -24,17 +24,12 @@ typedef struct cuda_space {
   uint32_t reserved;
 } cuda_space;
 
-/* The coordinates of element i, row-major. */
+/* The coordinates of element i, row-major. One store for each dim, without a branch around it: nvcc would
+ * join the stores and keep out_at in local memory. */
 CUDA_FN void cuda_space_at(const cuda_space *s, int64_t i, int64_t *out_at) {
   CUDA_UNROLL
   for (int d = CUDA_SPACE_DIMS - 1; d >= 0; d--) {
-    out_at[d] = 0;
-    if (d < (int)s->first) continue;
-    if (d == (int)s->first) {
-      out_at[d] = i;
-      continue;
-    }
-    const int64_t outer = cuda_divide(&s->dims[d], i);
+    const int64_t outer = d > (int)s->first ? cuda_divide(&s->dims[d], i) : 0;
     out_at[d] = i - outer * s->dims[d].by;
     i = outer;
   }

@@ -12,6 +12,7 @@ extern const cuda_twin cuda_twin_gather_columns, cuda_twin_scatter_columns, cuda
     cuda_twin_sgd_update, cuda_twin_adamw_update, cuda_twin_expand24, cuda_twin_ranks_reduce;
 extern const cuda_twin cuda_twin_product_f32, cuda_twin_product_f64, cuda_twin_product_i64;
 extern const cuda_twin cuda_twin_generate;
+extern const cuda_twin cuda_twin_take, cuda_twin_put_set, cuda_twin_put_fold, cuda_twin_topk;
 extern const cuda_twin cuda_twin_rows_f32_4, cuda_twin_rows_f32_16, cuda_twin_rows_i32_4,
     cuda_twin_rows_i32_16;
 extern const cuda_twin cuda_twin_product24_f32, cuda_twin_product24_f64, cuda_twin_product24_i64;
@@ -55,6 +56,10 @@ static const cuda_twin *const twins[] = {
     &cuda_twin_attention_bf16_64,
     &cuda_twin_attention_bf16_128,
     &cuda_twin_attention_bf16_256,
+    &cuda_twin_take,
+    &cuda_twin_put_set,
+    &cuda_twin_put_fold,
+    &cuda_twin_topk,
 };
 
 const cuda_twin *cuda_twin_at(uint32_t index) {
