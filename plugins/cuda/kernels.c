@@ -14,12 +14,15 @@
 #include "ops/gather_columns_body.h"
 #include "ops/generate_body.h"
 #include "ops/loss_gradient_body.h"
+#include "ops/normalize.h"
 #include "ops/product.h"
 #include "ops/put_body.h"
 #include "ops/quantize_groups_body.h"
 #include "ops/ranks_reduce_body.h"
+#include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/scaled_matmul_body.h"
+#include "ops/scan.h"
 #include "ops/scatter_columns_body.h"
 #include "ops/sgd_update_body.h"
 #include "ops/take_body.h"
@@ -68,6 +71,13 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
                                  ATTENTION_SHARED},
     [CUDA_ATTENTION_BF16_256] = {"attention_bf16_256", sizeof(attention_args), ATTENTION_THREADS, 0, 255,
                                  ATTENTION_SHARED},
+    [CUDA_NORMALIZE_WARP] = {"normalize_warp", sizeof(normalize_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_NORMALIZE_F32] = {"normalize_f32", sizeof(normalize_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_NORMALIZE_F64] = {"normalize_f64", sizeof(normalize_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_REDUCE_F64] = {"reduce_f64", sizeof(reduce_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_REDUCE_I64] = {"reduce_i64", sizeof(reduce_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_SCAN_F64] = {"scan_f64", sizeof(scan_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_SCAN_I64] = {"scan_i64", sizeof(scan_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_RANKS_REDUCE] = {"ranks_reduce", sizeof(ranks_reduce_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_TAKE] = {"take", sizeof(take_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_PUT_SET] = {"put_set", sizeof(put_args), CUDA_BLOCK, 0, 0, 0},

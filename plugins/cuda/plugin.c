@@ -103,23 +103,43 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
     uint32_t kind;
     const void *vtable;
   } things[] = {
-      {BS_KIND_BACKEND, &cuda_backend},    {BS_KIND_OP, &cuda_convert},
-      {BS_KIND_OP, &cuda_matmul},          {BS_KIND_OP, &cuda_rows},
-      {BS_KIND_OP, &cuda_matmul_dx},       {BS_KIND_OP, &cuda_matmul_dw},
-      {BS_KIND_OP, &cuda_matmul_update},   {BS_KIND_OP, &cuda_matmul24},
-      {BS_KIND_OP, &cuda_matmul24_dx},     {BS_KIND_OP, &cuda_matmul24_dw},
-      {BS_KIND_OP, &cuda_matmul24_update}, {BS_KIND_OP, &cuda_activate},
-      {BS_KIND_OP, &cuda_activate_dx},     {BS_KIND_OP, &cuda_tree_sum},
-      {BS_KIND_OP, &cuda_dequantize_sum},  {BS_KIND_OP, &cuda_dequantize_product},
-      {BS_KIND_OP, &cuda_gather_columns},  {BS_KIND_OP, &cuda_scatter_columns},
-      {BS_KIND_OP, &cuda_quantize_groups}, {BS_KIND_OP, &cuda_sgd_update},
-      {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
-      {BS_KIND_OP, &cuda_scaled_matmul},   {BS_KIND_OP, &cuda_loss_gradient},
-      {BS_KIND_OP, &cuda_attention},       {BS_KIND_OP, &cuda_attention_rows},
-      {BS_KIND_OP, &cuda_contract},        {BS_KIND_OP, &cuda_dnn_attention},
-      {BS_KIND_OP, &cuda_splt_matmul24},   {BS_KIND_OP, &cuda_take},
-      {BS_KIND_OP, &cuda_put_op},          {BS_KIND_OP, &cuda_topk},
-      {BS_KIND_COMM, &cuda_comm_devlocal}, {BS_KIND_COMM, &cuda_comm_nccl},
+      {BS_KIND_BACKEND, &cuda_backend},
+      {BS_KIND_OP, &cuda_convert},
+      {BS_KIND_OP, &cuda_matmul},
+      {BS_KIND_OP, &cuda_rows},
+      {BS_KIND_OP, &cuda_matmul_dx},
+      {BS_KIND_OP, &cuda_matmul_dw},
+      {BS_KIND_OP, &cuda_matmul_update},
+      {BS_KIND_OP, &cuda_matmul24},
+      {BS_KIND_OP, &cuda_matmul24_dx},
+      {BS_KIND_OP, &cuda_matmul24_dw},
+      {BS_KIND_OP, &cuda_matmul24_update},
+      {BS_KIND_OP, &cuda_activate},
+      {BS_KIND_OP, &cuda_activate_dx},
+      {BS_KIND_OP, &cuda_tree_sum},
+      {BS_KIND_OP, &cuda_dequantize_sum},
+      {BS_KIND_OP, &cuda_dequantize_product},
+      {BS_KIND_OP, &cuda_gather_columns},
+      {BS_KIND_OP, &cuda_scatter_columns},
+      {BS_KIND_OP, &cuda_quantize_groups},
+      {BS_KIND_OP, &cuda_sgd_update},
+      {BS_KIND_OP, &cuda_adamw_update},
+      {BS_KIND_OP, &cuda_expand24},
+      {BS_KIND_OP, &cuda_scaled_matmul},
+      {BS_KIND_OP, &cuda_loss_gradient},
+      {BS_KIND_OP, &cuda_attention},
+      {BS_KIND_OP, &cuda_attention_rows},
+      {BS_KIND_OP, &cuda_contract},
+      {BS_KIND_OP, &cuda_dnn_attention},
+      {BS_KIND_OP, &cuda_splt_matmul24},
+      {BS_KIND_OP, &cuda_take},
+      {BS_KIND_OP, &cuda_put_op},
+      {BS_KIND_OP, &cuda_topk},
+      {BS_KIND_OP, &cuda_normalize},
+      {BS_KIND_OP, &cuda_reduce_op},
+      {BS_KIND_OP, &cuda_scan},
+      {BS_KIND_COMM, &cuda_comm_devlocal},
+      {BS_KIND_COMM, &cuda_comm_nccl},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
@@ -174,6 +194,7 @@ BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the dri
                  "dequantize_product@cuda\n"
                  "op:gather_columns@cuda\nop:scatter_columns@cuda\nop:quantize_groups@cuda\nop:sgd_update@"
                  "cuda\nop:adamw_update@cuda\nop:expand24@cuda\nop:scaled_matmul@cuda\nop:loss_gradient@"
-                 "cuda\nop:attention@cuda\nop:contract@cuda\nop:take@cuda\nop:put@cuda\nop:topk@cuda\n"
+                 "cuda\nop:attention@cuda\nop:contract@cuda\nop:take@cuda\nop:put@cuda\nop:topk@cuda\nop:"
+                 "normalize@cuda\nop:reduce@cuda\n"
                  "comm:devlocal:\ncomm:nccl:\n",
                  activate, deactivate)

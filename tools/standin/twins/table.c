@@ -19,6 +19,8 @@ extern const cuda_twin cuda_twin_product24_f32, cuda_twin_product24_f64, cuda_tw
 extern const cuda_twin cuda_twin_attention_rows, cuda_twin_attention_merge, cuda_twin_attention_f16_64,
     cuda_twin_attention_f16_128, cuda_twin_attention_f16_256, cuda_twin_attention_bf16_64,
     cuda_twin_attention_bf16_128, cuda_twin_attention_bf16_256;
+extern const cuda_twin cuda_twin_normalize_warp, cuda_twin_normalize_f32, cuda_twin_normalize_f64;
+extern const cuda_twin cuda_twin_reduce_f64, cuda_twin_reduce_i64, cuda_twin_scan_f64, cuda_twin_scan_i64;
 
 static const cuda_twin *const twins[] = {
     &cuda_twin_convert,
@@ -60,6 +62,13 @@ static const cuda_twin *const twins[] = {
     &cuda_twin_put_set,
     &cuda_twin_put_fold,
     &cuda_twin_topk,
+    &cuda_twin_normalize_warp,
+    &cuda_twin_normalize_f32,
+    &cuda_twin_normalize_f64,
+    &cuda_twin_reduce_f64,
+    &cuda_twin_reduce_i64,
+    &cuda_twin_scan_f64,
+    &cuda_twin_scan_i64,
 };
 
 const cuda_twin *cuda_twin_at(uint32_t index) {

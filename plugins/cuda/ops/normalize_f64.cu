@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+#include "normalize_f64.h"
+/**/
+#include "normalize_block_body.h"
+
+CUDA_KERNEL void CUDA_BLOCK_BOUNDS normalize_f64(const __grid_constant__ normalize_args args) {
+  __shared__ normalize_shared shared;
+  normalize_block(&args, &shared);
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+#include "plugins/cuda/ops/normalize_f64.h"
+/**/
+#include "plugins/cuda/ops/normalize_block_body.h"
+/**/
+#include "tools/standin/twins/normalize_twin.h"
+
+const cuda_twin cuda_twin_normalize_f64 = {"normalize_f64", normalize_twin};
