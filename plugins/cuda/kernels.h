@@ -44,7 +44,7 @@ enum cuda_kernel {
   CUDA_PUT_SET,
   CUDA_PUT_FOLD,
   CUDA_TOPK,
-  CUDA_NORMALIZE_WARP,  /* a warp a row; a block a row, in f32 and in f64 */
+  CUDA_NORMALIZE_WARP, /* a warp a row; a block a row, in f32 and in f64 */
   CUDA_NORMALIZE_F32,
   CUDA_NORMALIZE_F64,
   CUDA_REDUCE_F64, /* of floats, of integers */

@@ -63,7 +63,7 @@ static int32_t set_ids(bs_session *s, int64_t *ids, int64_t n) {
 static void all_right(void *user, const bs_node_check *row) {
   ck_assert_msg(row->ok, "%s of %s by %s: %s", row->op, row->origin, row->serves, row->reason);
   const int on_device = strncmp(row->serves, "cuda:", 5) == 0;
-  if (strcmp(row->op, "take") == 0 || strcmp(row->op, "put") == 0)
+  if (strcmp(row->op, "take") == 0 || strcmp(row->op, "put") == 0 || strcmp(row->op, "normalize") == 0)
     ck_assert_msg(on_device, "%s", row->serves);
   *(unsigned *)user += on_device;
 }
