@@ -14,6 +14,7 @@
 #include "ops/gather_columns_body.h"
 #include "ops/generate_body.h"
 #include "ops/loss_gradient_body.h"
+#include "ops/map.h"
 #include "ops/normalize.h"
 #include "ops/product.h"
 #include "ops/put_body.h"
@@ -78,6 +79,9 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_REDUCE_I64] = {"reduce_i64", sizeof(reduce_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_SCAN_F64] = {"scan_f64", sizeof(scan_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_SCAN_I64] = {"scan_i64", sizeof(scan_args), CUDA_BLOCK, 0, 0, 0},
+    [CUDA_MAP_F32] = {"map_f32", sizeof(map_args), MAP_THREADS, 0, 0, MAP_SHARED},
+    [CUDA_MAP_F64] = {"map_f64", sizeof(map_args), MAP_THREADS, 0, 0, MAP_SHARED},
+    [CUDA_MAP_I64] = {"map_i64", sizeof(map_args), MAP_THREADS, 0, 0, MAP_SHARED},
     [CUDA_RANKS_REDUCE] = {"ranks_reduce", sizeof(ranks_reduce_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_TAKE] = {"take", sizeof(take_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_PUT_SET] = {"put_set", sizeof(put_args), CUDA_BLOCK, 0, 0, 0},

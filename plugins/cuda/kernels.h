@@ -51,6 +51,9 @@ enum cuda_kernel {
   CUDA_REDUCE_I64,
   CUDA_SCAN_F64, /* running sums */
   CUDA_SCAN_I64,
+  CUDA_MAP_F32, /* programs of graphs, by the type of their values */
+  CUDA_MAP_F64,
+  CUDA_MAP_I64,
   CUDA_KERNEL_COUNT_
 };
 

@@ -138,6 +138,7 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_normalize},
       {BS_KIND_OP, &cuda_reduce_op},
       {BS_KIND_OP, &cuda_scan},
+      {BS_KIND_OP, &cuda_map},
       {BS_KIND_COMM, &cuda_comm_devlocal},
       {BS_KIND_COMM, &cuda_comm_nccl},
   };
@@ -190,11 +191,10 @@ BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the dri
                  "needs:libcuda.so.1=driver\nbackend:cuda\nop:convert@cuda\n"
                  "op:matmul@cuda\nop:matmul_dx@cuda\nop:matmul_dw@cuda\nop:matmul_update@cuda\n"
                  "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n"
-                 "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"
-                 "dequantize_product@cuda\n"
-                 "op:gather_columns@cuda\nop:scatter_columns@cuda\nop:quantize_groups@cuda\nop:sgd_update@"
-                 "cuda\nop:adamw_update@cuda\nop:expand24@cuda\nop:scaled_matmul@cuda\nop:loss_gradient@"
-                 "cuda\nop:attention@cuda\nop:contract@cuda\nop:take@cuda\nop:put@cuda\nop:topk@cuda\nop:"
-                 "normalize@cuda\nop:reduce@cuda\n"
+                 "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\n"
+                 "op:dequantize_product@cuda\nop:gather_columns@cuda\nop:scatter_columns@cuda\n"
+                 "op:quantize_groups@cuda\nop:sgd_update@cuda\nop:adamw_update@cuda\nop:expand24@cuda\n"
+                 "op:scaled_matmul@cuda\nop:loss_gradient@cuda\nop:attention@cuda\nop:contract@cuda\n"
+                 "op:take@cuda\nop:put@cuda\nop:topk@cuda\nop:normalize@cuda\nop:reduce@cuda\nop:map@cuda\n"
                  "comm:devlocal:\ncomm:nccl:\n",
                  activate, deactivate)

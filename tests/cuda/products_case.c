@@ -184,7 +184,7 @@ void pc_forward(pc *c) {
   pl_run_cuda(c->p, pc_impl(c, q.op), &q, c->packed[0], run);
   run[3] = &c->y[1].t;
   pl_run_ref(c->p, &q, c->packed[1], run);
-  const int smooth = s->activation == BS_ACT_GELU || s->activation == BS_ACT_SILU;
+  const int smooth = s->activation >= BS_ACT_GELU;
   compare(c, c->y, smooth ? 4.0 : 0.0, "forward");
 }
 

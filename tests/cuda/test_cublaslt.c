@@ -202,6 +202,7 @@ static const struct {
     {BS_F32, BS_F32, BS_BF16, BS_F32, BS_ACT_NONE, 0},
     {BS_F8E4M3, BS_F8E4M3, BS_BF16, BS_F32, BS_ACT_NONE, PC_BIAS},
     {BS_F8E4M3, BS_F8E5M2, BS_F8E4M3, BS_F32, BS_ACT_SILU, 1},
+    {BS_BF16, BS_BF16, BS_BF16, BS_F32, BS_ACT_GELU_TANH, 1},
 };
 START_TEST(sums_are_finished) {
   static const int64_t sizes[][3] = {{1, 16, 16}, {3, 70, 21}, {65, 17, 33}, {16, 64, 48}};
@@ -494,6 +495,7 @@ static const selection table[] = {
     {"relu", BS_BF16, BS_BF16, BS_F32, BS_F32, 0, 3, 5, 7, BS_ACT_RELU, 0, 0, PC_DENSE, 90, YES},
     {"gelu", BS_BF16, BS_BF16, BS_F32, 0, 0, 3, 5, 7, BS_ACT_GELU, 0, 0, PC_DENSE, 90, YES},
     {"silu", BS_F32, BS_F32, BS_F32, 0, 0, 3, 5, 7, BS_ACT_SILU, 0, 0, PC_DENSE, 90, YES},
+    {"gelu_tanh", BS_F32, BS_F32, BS_F32, 0, 0, 3, 5, 7, BS_ACT_GELU_TANH, 0, 0, PC_DENSE, 90, YES},
     {"relu, then residual", BS_F32, BS_F32, BS_F32, 0, BS_F32, 3, 5, 7, BS_ACT_RELU, 0, 0, PC_DENSE, 90, YES},
     {"bias of X's type", BS_BF16, BS_BF16, BS_F32, BS_BF16, 0, 3, 5, 7, 0, 0, 0, PC_DENSE, 90, YES},
     {"residual of X's type", BS_BF16, BS_BF16, BS_F32, 0, BS_BF16, 3, 5, 7, 0, 0, 0, PC_DENSE, 90, YES},

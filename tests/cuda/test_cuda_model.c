@@ -62,10 +62,9 @@ static int32_t set_ids(bs_session *s, int64_t *ids, int64_t n) {
 
 static void all_right(void *user, const bs_node_check *row) {
   ck_assert_msg(row->ok, "%s of %s by %s: %s", row->op, row->origin, row->serves, row->reason);
-  const int on_device = strncmp(row->serves, "cuda:", 5) == 0;
-  if (strcmp(row->op, "take") == 0 || strcmp(row->op, "put") == 0 || strcmp(row->op, "normalize") == 0)
-    ck_assert_msg(on_device, "%s", row->serves);
-  *(unsigned *)user += on_device;
+  ck_assert_msg(strncmp(row->serves, "cuda:", 5) == 0, "%s of %s is on the host: %s", row->op, row->origin,
+                row->serves);
+  ++*(unsigned *)user;
 }
 
 static const char *const models[] = {"gpt2/", "qwen3/", "builtin:lm:1x64"};
@@ -184,8 +183,11 @@ START_TEST(a_call_that_fails_is_one_error) {
     ck_assert_msg(
         strstr(split_err.message, "999") != NULL || strstr(split_err.message, "no device memory") != NULL,
         "%s", split_err.message);
-  /* A capture that fails has run nothing, and the run goes on by steps; the last wait is that of closing. */
-  if (rc == BS_OK && calls > turn) ck_assert(told || strcmp(name, "cuStreamSynchronize") == 0);
+  /* A capture that fails has run nothing, and the run goes on by steps. The last wait is that of closing.
+   * Products that have no room to be timed are chosen untimed. */
+  if (rc == BS_OK && calls > turn)
+    ck_assert(told || strcmp(name, "cuStreamSynchronize") == 0 ||
+              strcmp(name, "cuMemAllocFromPoolAsync") == 0);
   nothing_lives();
 }
 END_TEST

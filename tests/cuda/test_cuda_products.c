@@ -135,7 +135,7 @@ START_TEST(partitions) {
 END_TEST
 
 START_TEST(special_values) {
-  static const uint32_t acts[4] = {BS_ACT_NONE, BS_ACT_RELU, BS_ACT_GELU, BS_ACT_SILU};
+  static const uint32_t acts[] = {BS_ACT_NONE, BS_ACT_RELU, BS_ACT_GELU, BS_ACT_SILU, BS_ACT_GELU_TANH};
   pl p;
   uint64_t seed = 13;
   pl_open(&p);
@@ -406,7 +406,7 @@ int main(void) {
                              {every_integer},
                              {edges_of_tiles, PC_LAYS},
                              {partitions, PC_LIST + 1, PC_RUN},
-                             {special_values, 4},
+                             {special_values, 5},
                              {answers_are_those_of_ref, 4},
                              {rows_do_not_know_of_each_other},
                              {wrong_weights_are_refused},

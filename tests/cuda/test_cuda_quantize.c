@@ -103,7 +103,7 @@ START_TEST(dequantize_products) {
         for (int with = 0; with < 8; with++) { /* bias, base, base in out */
           const int64_t rows = sizes[size][0], n = sizes[size][1], step = lay == PC_SPREAD ? 2 : 1;
           const int where = (lay + with) % PL_PLACES, in_out = (with & 4) != 0 && floats[d] == BS_F32;
-          const uint32_t act = (uint32_t)(with + lay) % 4;
+          const uint32_t act = (uint32_t)(with + lay) % 5;
           pl_tensor sums, scale, columns, bias, base, out[2];
           pc_lay(&sums, BS_I32, rows, n, lay, where);
           pc_lay(&scale, BS_F32, rows, 1, lay, where);
@@ -158,7 +158,7 @@ START_TEST(scaled_products) {
                             narrow[1 + with % 2],
                             narrow[1 + with / 2 % 2],
                             in_out ? (uint32_t)BS_F32 : floats[(with + lay) % 6],
-                            (uint32_t)(with + lay) % 4,
+                            (uint32_t)(with + lay) % 5,
                             in_out ? SC_BIAS | SC_IN_PLACE : with & (SC_BIAS | SC_BASE),
                             lay,
                             (lay + with) % PL_PLACES};

@@ -12,7 +12,7 @@ static int fine(const bs_tensor_desc *d) {
 }
 
 int cuda_lt_finishes(const bs_op_query *q) {
-  return q->activation <= BS_ACT_SILU && fine(q->args[1]) && fine(q->args[2]) && fine(q->args[3]);
+  return q->activation <= BS_ACT_GELU_TANH && fine(q->args[1]) && fine(q->args[2]) && fine(q->args[3]);
 }
 
 uint64_t cuda_lt_sums_bytes(const cuda_lt_shape *s) {

@@ -20,7 +20,7 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out
     return cuda_answer_no(out_answer, BS_REASON_SHAPE, "input and output differ in shape");
   if (!integers && !(cuda_is_float(in->dtype) && cuda_is_float(out->dtype)))
     return cuda_answer_no(out_answer, BS_REASON_DTYPE, "two floats, or i32 or i64 twice");
-  if (query->activation > BS_ACT_SILU)
+  if (query->activation > BS_ACT_GELU_TANH)
     return cuda_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u", query->activation);
   if (integers && query->activation > BS_ACT_RELU)
     return cuda_answer_no(out_answer, BS_REASON_DTYPE, "gelu and silu need float dtypes");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * activations.h - relu, gelu, silu and their slopes in kernels: in f64 by the formulas of docs/ops.md, for
+ * activations.h - relu, two gelus, silu and slopes in kernels: in f64 by the formulas of docs/ops.md, for
  * f32 by polynomials in double. NaN, infinities and zeros give the results of IEEE 754 for the formulas.
  *
  * The f32 forms are those of the cpu plugin (plugins/cpu/isa/activate.h, which explains the fit of the
@@ -84,7 +84,14 @@ CUDA_FN float cuda_silu_f32(float v) {
   return (float)((double)v * cuda_logistic((double)v));
 }
 
-/* none, relu, gelu, silu (enum bs_activation) of one value; NaN stays. */
+/* x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x (1 + tanh(u)) / 2. */
+CUDA_FN float cuda_gelu_tanh_f32(float v) {
+  if (v != v) return v;
+  const double x = (double)v, u = 0.79788456080286535588 * x * fma(0.044715, x * x, 1.0);
+  return (float)(x * cuda_logistic(2.0 * u));
+}
+
+/* One of enum bs_activation, of one value; NaN stays. */
 CUDA_FN double cuda_activation(uint32_t activation, double v) {
   switch (activation) {
     case BS_ACT_RELU:
@@ -93,6 +100,8 @@ CUDA_FN double cuda_activation(uint32_t activation, double v) {
       return 0.5 * v * erfc(-v * 0.70710678118654752440);
     case BS_ACT_SILU:
       return v / (1.0 + exp(-v));
+    case BS_ACT_GELU_TANH:
+      return v / (1.0 + exp(-2.0 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
     default:
       return v;
   }
@@ -105,6 +114,8 @@ CUDA_FN float cuda_activation_f32(uint32_t activation, float v) {
       return cuda_gelu_f32(v);
     case BS_ACT_SILU:
       return cuda_silu_f32(v);
+    case BS_ACT_GELU_TANH:
+      return cuda_gelu_tanh_f32(v);
     default:
       return v;
   }

@@ -36,7 +36,7 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
     return cuda_answer_no(out_answer, BS_REASON_DTYPE, "the bias must be float or integer as A is");
   if (batch_of(q->args[Y]) > MOST_LAUNCHES)
     return cuda_answer_no(out_answer, BS_REASON_SHAPE, "a batch of more than %d matrices", MOST_LAUNCHES);
-  if (q->activation > (integers ? (uint32_t)BS_ACT_RELU : (uint32_t)BS_ACT_SILU))
+  if (q->activation > (integers ? (uint32_t)BS_ACT_RELU : (uint32_t)BS_ACT_GELU_TANH))
     return cuda_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u of these dtypes", q->activation);
   if (differs_by_row(bias) && q->activation != BS_ACT_NONE)
     return cuda_answer_no(out_answer, BS_REASON_LAYOUT, "an activation of a bias that differs by row");

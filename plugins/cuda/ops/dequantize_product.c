@@ -26,7 +26,7 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
     if (i == 5 ? !cuda_is_float(dtype) : dtype != (i == 0 ? (uint32_t)BS_I32 : (uint32_t)BS_F32))
       return cuda_answer_no(out_answer, BS_REASON_DTYPE, "arg %u: dtype 0x%04x", i, dtype);
   }
-  if (q->activation > BS_ACT_SILU)
+  if (q->activation > BS_ACT_GELU_TANH)
     return cuda_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u", q->activation);
   return cuda_answer(out_answer, BS_LEVEL_NATIVE, 700, BS_TOL_ACC_F32, 0, "vectors", "a kernel of its own");
 }

@@ -44,7 +44,7 @@ int32_t cuda_matmul_supports(void *state, const bs_op_query *q, bs_op_answer *ou
   if (x->dims[0] != y->dims[0] || x->dims[1] != columns || (bias != NULL && bias->dims[0] != y->dims[1]) ||
       (residual != NULL && (residual->dims[0] != y->dims[0] || residual->dims[1] != y->dims[1])))
     return cuda_answer_no(out_answer, BS_REASON_SHAPE, "shapes of X, bias, residual and Y do not fit");
-  if (q->activation > BS_ACT_SILU || q->accumulate > BS_ACC_F64)
+  if (q->activation > BS_ACT_GELU_TANH || q->accumulate > BS_ACC_F64)
     return cuda_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u, accumulate %u", q->activation,
                           q->accumulate);
   const char *problem = dtype_problem(q);

@@ -99,5 +99,5 @@ extern const bs_op_impl cuda_activate, cuda_activate_dx, cuda_adamw_update, cuda
     cuda_expand24, cuda_gather_columns, cuda_loss_gradient, cuda_matmul, cuda_matmul_dx, cuda_matmul_dw,
     cuda_matmul_update, cuda_matmul24, cuda_matmul24_dx, cuda_matmul24_dw, cuda_matmul24_update,
     cuda_quantize_groups, cuda_rows, cuda_scaled_matmul, cuda_scatter_columns, cuda_sgd_update, cuda_tree_sum,
-    cuda_take, cuda_put_op, cuda_topk, cuda_normalize, cuda_reduce_op, cuda_scan;
+    cuda_take, cuda_put_op, cuda_topk, cuda_normalize, cuda_reduce_op, cuda_scan, cuda_map;
 #endif

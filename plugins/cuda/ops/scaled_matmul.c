@@ -32,7 +32,7 @@ int32_t cuda_scaled_supports(void *state, const bs_op_query *q, bs_op_answer *ou
     const int fits = i == X || i == W ? is_f8(dtype) : i == OUT ? cuda_is_float(dtype) : dtype == BS_F32;
     if (!fits) return cuda_answer_no(out_answer, BS_REASON_DTYPE, "arg %u: dtype 0x%04x", i, dtype);
   }
-  if (q->activation > BS_ACT_SILU)
+  if (q->activation > BS_ACT_GELU_TANH)
     return cuda_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u", q->activation);
   if (q->attrs[0] < 1) return cuda_answer_no(out_answer, BS_REASON_SHAPE, "groups are at least 1 column");
   /* Before cuBLASLt's 800 for as many tokens as a warp takes: a guess by what has to be read. */

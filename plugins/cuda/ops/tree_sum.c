@@ -30,7 +30,7 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
     return cuda_answer_no(out_answer, BS_REASON_SHAPE, "the input is 1, 2, 4 or 8 times the output");
   if (!integers && !(cuda_is_float(in->dtype) && cuda_is_float(out->dtype)))
     return cuda_answer_no(out_answer, BS_REASON_DTYPE, "two floats, or i32 or i64 twice");
-  if (q->activation > (integers ? (uint32_t)BS_ACT_RELU : (uint32_t)BS_ACT_SILU))
+  if (q->activation > (integers ? (uint32_t)BS_ACT_RELU : (uint32_t)BS_ACT_GELU_TANH))
     return cuda_answer_no(out_answer, BS_REASON_DTYPE, "activation %u of these dtypes", q->activation);
   const uint32_t tolerance = q->activation > BS_ACT_RELU ? BS_TOL_ACC_F32 : BS_TOL_EXACT;
   return cuda_answer(out_answer, BS_LEVEL_NATIVE, 700, tolerance, 0, "vectors", "a kernel of its own");

@@ -21,6 +21,7 @@ extern const cuda_twin cuda_twin_attention_rows, cuda_twin_attention_merge, cuda
     cuda_twin_attention_bf16_128, cuda_twin_attention_bf16_256;
 extern const cuda_twin cuda_twin_normalize_warp, cuda_twin_normalize_f32, cuda_twin_normalize_f64;
 extern const cuda_twin cuda_twin_reduce_f64, cuda_twin_reduce_i64, cuda_twin_scan_f64, cuda_twin_scan_i64;
+extern const cuda_twin cuda_twin_map_f32, cuda_twin_map_f64, cuda_twin_map_i64;
 
 static const cuda_twin *const twins[] = {
     &cuda_twin_convert,
@@ -69,6 +70,9 @@ static const cuda_twin *const twins[] = {
     &cuda_twin_reduce_i64,
     &cuda_twin_scan_f64,
     &cuda_twin_scan_i64,
+    &cuda_twin_map_f32,
+    &cuda_twin_map_f64,
+    &cuda_twin_map_i64,
 };
 
 const cuda_twin *cuda_twin_at(uint32_t index) {
