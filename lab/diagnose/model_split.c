@@ -30,6 +30,11 @@ typedef struct split_times {
   uint32_t slowest;          /* the rank that waits least */
 } split_times;
 
+/* So many seconds of the runs that were timed here, as a part of the pass that findings are relative to. */
+static double of_pass(const bs_diagnosis *d, const split_times *t, double seconds) {
+  return d->pass_s > 0 && t->run_s > 0 ? seconds / t->run_s * d->pass_s : seconds;
+}
+
 /* ---- times ----------------------------------------------------------------------------------- */
 
 static void times_free(split_times *t) {
@@ -155,7 +160,7 @@ static void tell_times(bs_diagnosis *d, const diag_model *m, const split_times *
   if (worst != NULL)
     bs_fact_text(d, "ranks wait longest in", "'%.200s', %.3g ms", bs_get_text(worst, "origin"), 1e3 * most);
   if (t->mean >= MUCH * t->run_s)
-    bs_find(d, t->mean, NULL,
+    bs_find(d, of_pass(d, t, t->mean), NULL,
             "%llu collective%s %.3g ms of a run of %.3g ms, %.3g ms of it is waiting for the rank that "
             "comes last",
             (unsigned long long)m->stats.collectives, m->stats.collectives == 1 ? " takes" : "s take",
@@ -196,8 +201,9 @@ static void tell_pairs(bs_diagnosis *d, const diag_model *m, const split_times *
   }
   if (first == NULL) return;
   why = behind(first, f_refused);
-  bs_find(d, cost, NULL, "%zu pair%s refused, gathers of F take %.3g ms a run; the first is of '%.100s': %s",
-          n, n == 1 ? " is" : "s are", 1e3 * cost, bs_get_text(first, "origin"),
+  bs_find(d, of_pass(d, t, cost), NULL,
+          "%zu pair%s refused, gathers of F take %.3g ms a run; the first is of '%.100s': %s", n,
+          n == 1 ? " is" : "s are", 1e3 * cost, bs_get_text(first, "origin"),
           why != NULL ? why : behind(first, s_refused));
 }
 

@@ -98,6 +98,7 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out
   a.level = BS_LEVEL_NATIVE;
   a.score = 500;
   a.tolerance = BS_TOL_ACC_F64;
+  a.bits = 1; /* no values: what keeps its bits elsewhere is simulated as it is there */
   snprintf(a.algo, sizeof a.algo, "sim");
   bs_out_copy(out, &a, sizeof a);
   return BS_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_cuda_model.c - models on the cuda backend over the stand-in: every node is right, what the device
- * lacks runs on the host; a call of the driver that fails is one error, and nothing stays. */
+ * test_cuda_model.c - models on the cuda backend over the stand-in: every node is on the device, and right; a
+ * step of decode is replayed; a call of the driver that fails is one error, and nothing stays. */
 #include <math.h>
 #include <string.h>
 

@@ -71,6 +71,22 @@ START_TEST(test_auto) {
 }
 END_TEST
 
+/* Ranks that mpirun has started split one model: one of them speaks, and the numbers are those of one rank.
+ */
+START_TEST(test_model) {
+  static char line[2048];
+  snprintf(
+      line, sizeof line,
+      "%s%s model run builtin:lm:1x64 --dim tokens=4 --dim batch=1 --method column_parallel+row_parallel "
+      "--threads 1 --verify",
+      mpirun_of(&kinds[0], 2), getenv("BS_TEST_BSRUN"));
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 0, "equal, within round-off, to the graph as written", line);
+  const char *table = strstr(s.out, "logits");
+  ck_assert_msg(table != NULL && strstr(table + 1, "logits") == NULL, "%s", s.out);
+}
+END_TEST
+
 /* Ctrl-C while candidates are measured, when no run is open yet. */
 START_TEST(test_interrupted_auto) {
   const char *line = bsrun_line(
@@ -104,7 +120,7 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  const test_case tests[] = {{test_group_opened_late}, {test_never_joins, 2}, {test_auto},
+  const test_case tests[] = {{test_group_opened_late}, {test_never_joins, 2}, {test_auto}, {test_model},
                              {test_interrupted_auto},  {test_interrupted, 2}, {0}};
   return run_tests("mpi launch", tests, (test_setup){dir_make, dir_remove, .at_once = 4});
 }
