@@ -22,6 +22,8 @@ int32_t model_machine_open(const args *a, model_asked *io, bs_error *err) {
   void *state = NULL;
   if (args_value(a, "hardware") == NULL) return plugins_open_context(a, NULL, 0, &io->context, err);
   int32_t rc = bsrun_base_config(a, &io->machine, err);
+  if (rc == BS_OK && args_has(a, "nodes")) /* their terms: the plugin sim keeps the steps of rank 0 */
+    rc = bs_config_set_text(io->machine, "plugins.sim.steps_first", "true", err);
   if (rc == BS_OK) rc = bs_context_of_config(io->machine, BS_LOG_WARN, bsrun_log, NULL, &io->context, err);
   if (rc != BS_OK) return rc;
   io->ranks.comm = text_of(io->machine, "hardware.comm");

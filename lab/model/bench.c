@@ -355,12 +355,13 @@ json_t *bs_model_by_time(const json_t *nodes) {
   return rows;
 }
 
-static int32_t read_profile(const bs_model *m, json_t **out, bs_error *err) {
+static int32_t read_profile(const bs_model *m, int simulated, json_t **out, bs_error *err) {
   char *text = NULL;
   const int32_t rc = bs_model_text(m, BS_REPORT_PROFILE, 1, &text, err);
   json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
   free(text);
   if (rc != BS_OK) return rc;
+  if (simulated) bs_model_simulated_limits(m, json_object_get(report, "nodes"));
   *out = bs_model_by_time(json_object_get(report, "nodes"));
   const int read = report != NULL;
   json_decref(report);
@@ -385,7 +386,7 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
   const double end = bs_clock_s() + fmin(b->asked->seconds, PROFILE_SECONDS);
   for (int i = 0; rc == BS_OK && (i < 3 || (bs_clock_s() < end && bs_stop_asked() == 0)); i++)
     rc = run_once(b, view.session, err);
-  if (rc == BS_OK) rc = read_profile(&view, out, err);
+  if (rc == BS_OK) rc = read_profile(&view, 0, out, err);
   bs_session_close(view.session);
   bs_model_free_made(&view);
   return rc;
@@ -435,7 +436,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
       is_simulated(&b) ? NULL : bs_model_bench_memory(model, b.arena, b.before, info.cache_tokens);
   if (bs_stop_asked() != 0 && json_array_size(b.rows) > 0) rc = BS_OK; /* the rows until then */
   if (rc == BS_OK && asked->profile && bs_stop_asked() == 0)
-    rc = is_simulated(&b) ? read_profile(model, &nodes, err) : profile(context, &b, &nodes, err);
+    rc = is_simulated(&b) ? read_profile(model, 1, &nodes, err) : profile(context, &b, &nodes, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O?, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
                      "backend", b.backend, "threads", each_of(&b), "dims", bs_model_dims(model),

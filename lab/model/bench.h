@@ -25,7 +25,8 @@ typedef struct bs_model_bench {
  * launch (these three over ranks alone), tokens, cache_tokens, nodes, fallback_nodes, flops, bytes, gflops,
  * tokens_per_s, low_s, high_s (95 % of the median), first_s, load_s (of the model), lower_s, pass_s, plan_s,
  * pack_s, prepare_s (of the binding for this row), and the fields of an arm and of pairs in docs/runs.md}],
- * conditions (bs_load_json), stats, profile: [{op, serves, origin, shape, each_s, share, gflops, ..}],
+ * conditions (bs_load_json), stats, profile: [{op, serves, origin, shape, each_s, share, gflops, limit
+ * (simulated), ..}],
  * profile_work: the row whose nodes these are (decode, if there are two rows), memory (bench_memory.h)}. With
  * a peer each row has `peer`: {name, version, median_s, apart, speedup (its time over ours), low, high,
  * word}, the row decode also `read`: {bytes (weights and cache that a token reads), limit_Bps, share}.

@@ -33,6 +33,8 @@ int32_t bs_model_simulated_row(const bs_model *m, const bs_model_ranks *k, const
   bs_session_stats stats = {.struct_size = sizeof stats};
   memset(&s, 0, sizeof s);
   bs_simulated_take(m->world, &s);
+  json_decref(s.steps); /* of the nodes: bs_model_simulated_limits */
+  s.steps = NULL;
   int32_t rc = bs_simulated_takes_time(s.ps, err);
   if (rc == BS_OK) rc = bs_model_count_work(m->session, &flops, &bytes, err);
   if (rc == BS_OK) rc = charges_ops(&s, flops, err);
@@ -57,8 +59,34 @@ int32_t bs_model_simulated_row(const bs_model *m, const bs_model_ranks *k, const
   }
   if (rc == BS_OK && k->replicas > 1) json_object_set_new(*out, "replicas", json_integer(k->replicas));
   if (rc == BS_OK && tokens > 0) json_object_set_new(*out, "tokens", json_integer(tokens));
-  json_decref(s.steps);
   return rc;
+}
+
+/* Adds the terms of the steps whose middle is before `end`, from step *io_at on. Times in us. */
+static void add_steps(const json_t *steps, size_t *io_at, double end, double *io_terms) {
+  for (; *io_at < json_array_size(steps); ++*io_at) {
+    const json_t *step = json_array_get(steps, *io_at);
+    const double began = json_number_value(json_object_get(step, "began"));
+    if (began + 0.5 * json_number_value(json_object_get(step, "took")) > end) return;
+    for (int i = 0; i < BS_SIM_TERMS; i++)
+      io_terms[i] += json_number_value(json_object_get(step, bs_sim_term_names[i]));
+  }
+}
+
+void bs_model_simulated_limits(const bs_model *m, json_t *nodes) {
+  bs_simulated s;
+  json_t *node;
+  size_t i, at = 0;
+  double end = 0;
+  memset(&s, 0, sizeof s);
+  bs_simulated_take(m->world, &s);
+  json_array_foreach(nodes, i, node) {
+    double terms[BS_SIM_TERMS] = {0};
+    end += 1e6 * json_number_value(json_object_get(node, "seconds"));
+    add_steps(s.steps, &at, end, terms);
+    if (s.steps != NULL) json_object_set_new(node, "limit", json_string(bs_simulated_term(terms)));
+  }
+  json_decref(s.steps);
 }
 
 /* The longest last dim of the input files. What is wrong with a file is told when its numbers are read. */

@@ -105,16 +105,20 @@ void bs_simulated_take(bs_world *world, bs_simulated *out) {
   bs_world_figures(world, take, &told);
 }
 
-const char *bs_simulated_limit(const bs_simulated *s) {
-  const double of[] = {s->own[BS_SIM_COMPUTE], s->own[BS_SIM_MEMORY], s->own[BS_SIM_LAUNCH],
-                       s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE], s->own[BS_SIM_WAIT]};
+const char *bs_simulated_term(const double terms[BS_SIM_TERMS]) {
+  const double of[] = {terms[BS_SIM_COMPUTE], terms[BS_SIM_MEMORY], terms[BS_SIM_LAUNCH],
+                       terms[BS_SIM_LATENCY] + terms[BS_SIM_WIRE], terms[BS_SIM_WAIT]};
   enum { EXCHANGE = 3 };
   static const char *const names[] = {"compute", "memory", "launch", "wire", "wait"};
   size_t most = 0;
   for (size_t i = 1; i < sizeof of / sizeof of[0]; ++i)
     if (of[i] > of[most]) most = i;
-  if (most == EXCHANGE && s->own[BS_SIM_LATENCY] > s->own[BS_SIM_WIRE]) return "latency";
+  if (most == EXCHANGE && terms[BS_SIM_LATENCY] > terms[BS_SIM_WIRE]) return "latency";
   return of[most] > 0 ? names[most] : "nothing";
+}
+
+const char *bs_simulated_limit(const bs_simulated *s) {
+  return bs_simulated_term(s->own);
 }
 
 /* ---- one case ------------------------------------------------------------------------------------ */

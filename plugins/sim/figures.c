@@ -39,8 +39,9 @@ static void tell_every(const sim_step *s, uint32_t rank, uint64_t began, each_fn
 
 static void tell_steps(const sim_world *w, const sim_rank *last, each_fn *each, void *user) {
   const int32_t steps = w->plugin->machine.steps;
-  if (steps & SIM_STEPS_LAST)
-    for (uint32_t i = 0; i < last->nsteps; i++) tell_step(&last->steps[i], w->began, each, user);
+  const sim_rank *of = steps & SIM_STEPS_FIRST ? &w->ranks[0] : last;
+  if (steps & (SIM_STEPS_LAST | SIM_STEPS_FIRST))
+    for (uint32_t i = 0; i < of->nsteps; i++) tell_step(&of->steps[i], w->began, each, user);
   for (uint32_t r = 0; (steps & SIM_STEPS_ALL) && r < w->size; r++)
     for (uint32_t i = 0; i < w->ranks[r].nsteps; i++)
       tell_every(&w->ranks[r].steps[i], r, w->began, each, user);

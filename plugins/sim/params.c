@@ -44,6 +44,8 @@ static const bs_param_desc params[] = {
      "keep each op and collective of the rank that ends last, for bsrun sim explain"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps_all", "false", NULL, NULL,
      "keep those of all ranks, for bsrun --to et"},
+    {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps_first", "false", NULL, NULL,
+     "keep those of rank 0 instead, for bsrun model bench --show nodes"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "trace_events", "0", "0..1000000000", NULL,
      "events that a trace holds at most (bsrun --to trace sets 200000); 0: there is none"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "switch_ranks", "0", "0..1048576", NULL,
@@ -99,6 +101,9 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   rc = get(plugin, "steps_all", &value, err);
   if (rc != BS_OK) return rc;
   if (value.i != 0) m->steps |= SIM_STEPS_ALL;
+  rc = get(plugin, "steps_first", &value, err);
+  if (rc != BS_OK) return rc;
+  if (value.i != 0) m->steps = SIM_STEPS_FIRST;
   rc = get(plugin, "trace_events", &value, err);
   if (rc != BS_OK) return rc;
   m->trace_events = (uint64_t)value.i;

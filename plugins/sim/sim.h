@@ -21,7 +21,7 @@
 
 #define SIM_MAX_RANKS (1u << 20)
 
-enum sim_steps { SIM_STEPS_LAST = 1, SIM_STEPS_ALL = 2 };
+enum sim_steps { SIM_STEPS_LAST = 1, SIM_STEPS_ALL = 2, SIM_STEPS_FIRST = 4 };
 
 /* The machine, from the parameters plugins.sim.* (params.c). */
 typedef struct sim_machine {

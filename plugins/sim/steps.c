@@ -21,7 +21,7 @@ void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_
   if (!m->steps && m->trace_events == 0) return;
   snprintf(what, sizeof what, "%.20s%s%.32s", kind, site != NULL ? " " : "", site != NULL ? site : "");
   add_span(rank, what, before->now, after);
-  if (!m->steps) return;
+  if (!m->steps || (m->steps == SIM_STEPS_FIRST && rank->index != 0)) return;
   if (rank->steps == NULL || rank->nsteps == rank->steps_capacity) {
     const uint32_t capacity = rank->steps_capacity > 0 ? 2 * rank->steps_capacity : 16;
     sim_step *grown = realloc(rank->steps, capacity * sizeof *grown);
