@@ -422,26 +422,46 @@ static uint32_t in_pairs(const graph *g) {
   return n;
 }
 
+/* Adds the weights of all layers: what this rank holds, and what one rank alone would hold, in bytes. */
+static void count_weights(const gbinding *b, uint64_t *io_held, uint64_t *io_whole) {
+  for (uint32_t i = 0; i < b->n_steps; i++) {
+    const gmethod_arm *arm;
+    bs_layer_spec spec;
+    bs_proposal proposal;
+    const gnode *n = &b->g->nodes[b->steps[i].node];
+    if (b->steps[i].layer == NULL || glayer_propose(b, &b->steps[i], &proposal, NULL) != BS_OK) continue;
+    const gnode_split *split = &b->g->splits[n->layer - 1];
+    if (gmethod_spec(b->core->method, b->g, n, split->role, split->bias, &arm, &spec, NULL) != BS_OK)
+      continue;
+    *io_held += proposal.weight_bytes;
+    *io_whole += (uint64_t)spec.N * (uint64_t)spec.K * BS_DTYPE_BYTES(spec.w_dtype);
+  }
+}
+
 /* How the products are split over ranks. */
 static void put_split(report *r, int json) {
   const gmethod *m = r->s->core->method;
+  uint64_t held = 0, whole = 0;
   bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
   if (m == NULL || bs_session_stats_get(r->s, &t, NULL) != BS_OK) return;
+  count_weights(r->b, &held, &whole);
   if (json) {
     bs_text_printf(&r->t, "\"split\":{\"method\":");
     graph_put_json_text(&r->t, m->text);
-    bs_text_printf(
-        &r->t,
-        ",\"ranks\":%u,\"in_pairs\":%u,\"layers\":%" PRIu64 ",\"layers_whole\":%" PRIu64
-        ",\"layers_again\":%" PRIu64 ",\"collectives\":%" PRIu64 ",\"payload_bytes\":%" PRIu64 "},",
-        t.ranks, in_pairs(r->b->g), t.layers, t.layers_whole, t.layers_again, t.collectives, t.payload_bytes);
+    bs_text_printf(&r->t,
+                   ",\"ranks\":%u,\"in_pairs\":%u,\"layers\":%" PRIu64 ",\"layers_whole\":%" PRIu64
+                   ",\"layers_again\":%" PRIu64 ",\"collectives\":%" PRIu64 ",\"payload_bytes\":%" PRIu64
+                   ",\"weight_bytes\":%" PRIu64 ",\"weight_bytes_whole\":%" PRIu64 "},",
+                   t.ranks, in_pairs(r->b->g), t.layers, t.layers_whole, t.layers_again, t.collectives,
+                   t.payload_bytes, held, whole);
     return;
   }
   bs_text_printf(&r->t,
                  "%s on %u ranks: %" PRIu64 " layers, %u in pairs, %" PRIu64
-                 " products whole on every rank; a run: %" PRIu64 " collectives, payload %" PRIu64 " bytes\n",
+                 " products whole on every rank; a run: %" PRIu64 " collectives, payload %" PRIu64
+                 " bytes; a rank holds %" PRIu64 " of %" PRIu64 " bytes of the layers' weights\n",
                  m->text, t.ranks, t.layers, in_pairs(r->b->g), t.layers_whole, t.collectives,
-                 t.payload_bytes);
+                 t.payload_bytes, held, whole);
 }
 
 BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
