@@ -164,10 +164,15 @@ static int32_t all_methods(scale *s, bs_error *err) {
   for (i = 0; i < s->n_ranks; i++)
     if (s->ranks[i] > most) most = s->ranks[i];
   const int32_t rc = sim_scale_model_methods(s->a, most, names, err);
+  const size_t n = json_array_size(names);
   json_array_foreach(names, i, name) if (s->n_methods < METHODS_MAX)
       snprintf(s->methods[s->n_methods++], NAME_BYTES, "%.127s", json_string_value(name));
   json_decref(names);
-  return rc;
+  if (rc != BS_OK || n <= METHODS_MAX) return rc;
+  bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--method all: %zu methods and pairs, at most %d are compared",
+               n, METHODS_MAX);
+  bs_error_hint(err, "name some: --method column_parallel+row_parallel,row_parallel");
+  return BS_USAGE;
 }
 
 static int32_t read_methods(scale *s, bs_error *err) {

@@ -97,7 +97,10 @@ static const int64_t *planned_for(const gbinding *b) {
 }
 
 void gsession_drop(bs_session *s, gbinding *b) {
-  if (b != NULL) gfold_hold(&s->graph->fold, b->g, -1);
+  if (b != NULL) {
+    gdevice_forget(b->core, b);
+    gfold_hold(&s->graph->fold, b->g, -1);
+  }
   gbinding_free(b);
 }
 

@@ -30,7 +30,7 @@ static int is_captured(const gbinding *b, uint32_t i) {
 }
 
 /* Runs of steps of the device, and between them steps that are not captured. */
-static int32_t cut(const gbinding *b, gcaptures *c, bs_error *err) {
+static int32_t find_segments(const gbinding *b, gcaptures *c, bs_error *err) {
   c->segments = calloc(b->n_steps + 1u, sizeof *c->segments);
   if (c->segments == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
@@ -49,7 +49,7 @@ int32_t gcapture_make(gbinding *b, bs_error *err) {
   b->captures = calloc(1, sizeof *b->captures);
   if (b->captures == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
-  return cut(b, b->captures, err);
+  return find_segments(b, b->captures, err);
 }
 
 static void forget(const gbinding *b, gcaptures *c) {
@@ -90,7 +90,7 @@ static int32_t keep(const gbinding *b, segment *s, bs_error *err) {
   if (rc != BS_OK) return rc;
   rc = run_plain(b, s, err);
   const int32_t ended = bs_rank_capture_end(b->rank->rank, &s->capture, &end);
-  if (ended != BS_OK && err != NULL) *err = end;
+  if (ended != BS_OK) *err = end;
   return ended != BS_OK ? ended : rc;
 }
 
@@ -98,14 +98,15 @@ static int32_t run_segment(const gbinding *b, gcaptures *c, segment *s, bs_error
   const int captured = is_captured(b, s->first) && s->end - s->first >= LEAST_STEPS;
   if (!captured || c->state == NEW || c->state == REFUSED) return run_plain(b, s, err);
   bs_error why = BS_ERROR_INIT;
-  if (c->state == SEEN && keep(b, s, &why) != BS_OK) {
+  if (c->state == SEEN && s->capture == NULL && keep(b, s, &why) != BS_OK) {
+    const int32_t rc = bs_rank_sync(b->rank->rank, err); /* of segments that were queued before it */
     forget(b, c);
     c->state = REFUSED;
     snprintf(c->told, sizeof c->told, "%.199s", why.message);
     for (char *at = c->told; *at != '\0'; at++)
       if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
         *at = ' '; /* explain prints it as JSON, too */
-    return run_plain(b, s, err);
+    return rc == BS_OK ? run_plain(b, s, err) : rc;
   }
   return bs_rank_capture_run(b->rank->rank, s->capture, err);
 }

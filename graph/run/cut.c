@@ -22,6 +22,11 @@ static int is_cut(const graph *g, const gnode *n) {
   return 1;
 }
 
+void gcut_args(gbinding *b) {
+  for (uint32_t i = 0; i < b->n_cuts; i++)
+    for (uint32_t k = 0; k < 2; k++) b->steps[b->cuts[i].step].args[1 + k] = &b->cuts[i].of[k];
+}
+
 int32_t gcut_make(gbinding *b, bs_error *err) {
   uint32_t n = 0;
   if (!b->rank->inside || !bs_rank_clock_is_virtual(b->rank->rank)) return BS_OK;
@@ -29,12 +34,9 @@ int32_t gcut_make(gbinding *b, bs_error *err) {
   b->cuts = calloc(n + 1u, sizeof *b->cuts);
   if (b->cuts == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
   for (uint32_t i = 0; i < b->n_steps; i++) {
-    gstep *s = &b->steps[i];
-    if (!is_cut(b->g, &b->g->nodes[s->node])) continue;
-    gcut *cut = &b->cuts[b->n_cuts++];
-    cut->step = i;
-    for (uint32_t k = 0; k < 2; k++) s->args[1 + k] = &cut->of[k];
+    if (is_cut(b->g, &b->g->nodes[b->steps[i].node])) b->cuts[b->n_cuts++].step = i;
   }
+  gcut_args(b);
   return BS_OK;
 }
 

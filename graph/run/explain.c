@@ -112,7 +112,8 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
   info.origin = lasting(b->g, origins.data != NULL ? origins.data : "");
   info.runs = step->runs;
   info.seconds = 1e-9 * (double)step->ns;
-  if (gstep_falls_back(step)) info.reason = lasting(b->g, answer.text);
+  if (gstep_falls_back(step))
+    info.reason = lasting(b->g, answer.text[0] != '\0' ? answer.text : "refused when it was prepared");
   bs_text_free(&origins);
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return rc;

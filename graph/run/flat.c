@@ -110,6 +110,12 @@ static int32_t profile_steps(gbinding *b, bs_error *err) {
   return BS_OK;
 }
 
+/* After an error: copies that are under way read and write memory of the host, which may be freed next. */
+static int32_t leave(gbinding *b, int32_t rc, bs_error *err) {
+  if (rc != BS_OK && b->rank->apart) bs_rank_sync(b->rank->rank, NULL);
+  return grank_leave(b->rank, rc, err);
+}
+
 int32_t gflat_run(gbinding *b, int profile, bs_error *err) {
   int32_t rc = grank_enter(b->rank, err);
   if (rc != BS_OK) return rc;
@@ -117,7 +123,7 @@ int32_t gflat_run(gbinding *b, int profile, bs_error *err) {
   rc = gports_up(b, err);
   if (rc == BS_OK) rc = profile ? profile_steps(b, err) : run_steps(b, err);
   if (rc == BS_OK) rc = gports_down(b, err);
-  return grank_leave(b->rank, rc, err);
+  return leave(b, rc, err);
 }
 
 int32_t gflat_watch(gbinding *b, void (*each)(void *user, const gbinding *b, const gstep *s), void *user,
@@ -128,5 +134,5 @@ int32_t gflat_watch(gbinding *b, void (*each)(void *user, const gbinding *b, con
   rc = gports_up(b, err);
   if (rc == BS_OK) rc = watch_steps(b, each, user, err);
   if (rc == BS_OK) rc = gports_down(b, err);
-  return grank_leave(b->rank, rc, err);
+  return leave(b, rc, err);
 }

@@ -214,6 +214,14 @@ int32_t gfold_ask(void *fold, const void *data, bs_error *err) {
   return rc;
 }
 
+int gfold_has(void *fold, const void *data) {
+  gfold *f = fold;
+  pthread_mutex_lock(&f->lock);
+  const int has = find_data(f, data) != NULL;
+  pthread_mutex_unlock(&f->lock);
+  return has;
+}
+
 void gfold_enter(gfold *f) {
   pthread_mutex_lock(&f->lock);
   f->binders++;

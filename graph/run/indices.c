@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * indices.c - a device may read row 0 where an index is outside of a table (op.h). So numbers that the caller
- * gives are looked at on the host before they go up: those of a take whose index is an input. */
+ * gives are looked at on the host before they go up: those of a take or a put whose index is an input. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 
 static int is_looked_at(const gbinding *b, const gstep *s) {
   const gnode *n = &b->g->nodes[s->node];
-  if (s->hosted != NULL || s->layer != NULL || n->op != GOP_TAKE || n->attrs[0] != BS_INDEX_ROWS) return 0;
+  if (s->hosted != NULL || s->layer != NULL || (n->op != GOP_TAKE && n->op != GOP_PUT)) return 0;
   const gvalue *root = &b->g->values[b->g->values[n->in[1]].base];
   return root->kind == GV_INPUT && !(root->flags & GV_LENGTH);
 }
@@ -22,33 +22,45 @@ static uint32_t port_of(const graph *g, uint32_t root) {
   return i;
 }
 
-static int32_t outside(const gbinding *b, const gstep *s, int64_t index, int64_t size, bs_error *err) {
+static int32_t outside(const gbinding *b, const gstep *s, int64_t index, int64_t dim, bs_error *err) {
   const gnode *n = &b->g->nodes[s->node];
+  const int64_t size = b->tensors[n->in[0]].dims[dim];
   bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-INDEX",
-               "take: index %" PRId64 " is outside of dimension %" PRId64 " of size %" PRId64, index,
-               n->attrs[1], size);
+               "%s: index %" PRId64 " is outside of dimension %" PRId64 " of size %" PRId64,
+               graph_op_name(n->op), index, dim, size);
   bs_error_hint(err, "an index must be in [%" PRId64 ", %" PRId64 ")", -size, size);
   return gnode_failed(b->g, n, BS_INVALID_ARGUMENT, err);
 }
 
+/* The dimension that number i of the index counts in: of a tuple each number has its own. */
+static int64_t dim_of(const gnode *n, const bs_tensor *index, uint64_t i) {
+  if (n->attrs[0] != BS_INDEX_TUPLES) return n->attrs[1];
+  return n->attrs[2] + (int64_t)(i % (uint64_t)index->dims[index->rank - 1]);
+}
+
 static int32_t look(const gbinding *b, const gstep *s, bs_error *err) {
+  enum { FEW = 64 }; /* of a decode step: nothing is allocated */
+  int64_t few[FEW];
   const gnode *n = &b->g->nodes[s->node];
   const gvalue *v = &b->g->values[n->in[1]];
   const uint32_t port = port_of(b->g, v->base);
-  const int64_t size = b->tensors[n->in[0]].dims[n->attrs[1]];
+  const int64_t *sizes = b->tensors[n->in[0]].dims;
   const unsigned char *host = port < b->g->n_inputs ? gports_host(b, port) : NULL;
   bs_tensor t = b->tensors[n->in[1]];
   if (host == NULL) return BS_OK;
   t.data = (void *)(uintptr_t)(host + (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype));
   const uint64_t count = tensor_elements(&t);
-  int64_t *numbers = malloc((count + 1u) * sizeof *numbers), bad = 0;
+  int64_t *numbers = count <= FEW ? few : malloc(count * sizeof *numbers), bad = 0, dim = 0;
   if (numbers == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
   bs_read_dense(BS_I64, numbers, &t);
   uint64_t i = 0;
-  while (i < count && numbers[i] >= -size && numbers[i] < size) i++;
-  if (i < count) bad = numbers[i];
-  free(numbers);
-  return i < count ? outside(b, s, bad, size, err) : BS_OK;
+  for (; i < count; i++) {
+    bad = numbers[i];
+    dim = dim_of(n, &t, i);
+    if (bad < -sizes[dim] || bad >= sizes[dim]) break;
+  }
+  if (numbers != few) free(numbers);
+  return i < count ? outside(b, s, bad, dim, err) : BS_OK;
 }
 
 int32_t gindices_check(const gbinding *b, bs_error *err) {

@@ -252,17 +252,20 @@ int32_t gshadow_take(const gbinding *b, gstep *step, int for_run, gshadow *s, bs
   b->rank->waits++;
   const int32_t rc = make_copies(b, step, for_run, s, err);
   step->args = s->args;
-  if (rc != BS_OK) gshadow_give(step, s);
+  if (rc == BS_OK) return rc;
+  bs_rank_sync(b->rank->rank, NULL);
+  gshadow_give(step, s);
   return rc;
 }
 
 int32_t gshadow_up(const gbinding *b, const gstep *step, const gshadow *s, bs_error *err) {
-  int32_t rc = BS_OK;
+  int32_t rc = BS_OK, waited;
   for (uint32_t i = 0; i < step->nargs && rc == BS_OK; i++)
     if (has_output(b, step, s, i))
       rc = copy_up(b, (void *)(uintptr_t)s->from[i], s->base[i], s->bytes[i], err);
   b->rank->waits++;
-  return rc == BS_OK ? bs_rank_sync(b->rank->rank, err) : rc;
+  waited = bs_rank_sync(b->rank->rank, rc == BS_OK ? err : NULL); /* the copies are freed next */
+  return rc == BS_OK ? waited : rc;
 }
 
 int32_t gshadow_run(const gbinding *b, gstep *step, gshadow *s, bs_error *err) {
@@ -271,9 +274,9 @@ int32_t gshadow_run(const gbinding *b, gstep *step, gshadow *s, bs_error *err) {
   int32_t rc = gstep_run(step, err);
   for (uint32_t i = 0; i < step->nargs && rc == BS_OK; i++)
     if (has_output(b, step, s, i)) rc = copy_down(b, s, i, err);
-  if (rc == BS_OK) rc = bs_rank_sync(b->rank->rank, err);
+  const int32_t waited = bs_rank_sync(b->rank->rank, rc == BS_OK ? err : NULL);
   step->args = s->args;
-  return rc;
+  return rc == BS_OK ? waited : rc;
 }
 
 void gshadow_give(gstep *step, gshadow *s) {

@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/memory.h"
+#include "core/world/executor.h"
 #include "graph/run/bucket.h"
 #include "graph/split/method.h"
 
@@ -116,8 +117,18 @@ static int32_t make_hosted(gbinding *b, gstep *s, const gnode *n, const gquery *
   int32_t rc = ghosted_rank(b->rank, &host, err);
   if (rc == BS_OK) rc = grank_enter(host, err);
   if (rc != BS_OK) return rc;
-  rc = grank_leave(host, make_plan(b, host, n, q, &s->plan, err), err);
-  if (rc == BS_OK) s->hosted = b;
+  rc = make_plan(b, host, n, q, &s->plan, err);
+  if (rc == BS_OK) s->hosted = b; /* whose rank releases the plan */
+  return grank_leave(host, rc, err);
+}
+
+/* Neither the device nor the host serves the op: the error says both. */
+static int32_t refused_twice(const grank *r, const bs_error *device, int32_t rc, bs_error *err) {
+  if (err == NULL || rc != BS_UNSUPPORTED) return rc;
+  const bs_error host = *err;
+  bs_error_set(err, rc, host.id, "%.400s; on backend %.64s: %.400s", host.message, bs_rank_backend(r->rank),
+               device->message);
+  if (host.hint[0] != '\0') bs_error_hint(err, "%s", host.hint);
   return rc;
 }
 
@@ -147,8 +158,9 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
   int32_t rc =
       n->layer ? glayer_get(b->core, r, b->g, n, &s->layer, err) : make_plan(b, r, n, &q, &s->plan, err);
   if (rc == BS_UNSUPPORTED && r->apart && !r->phantom && r->fallback && !n->layer) {
+    const bs_error device = err != NULL ? *err : (bs_error)BS_ERROR_INIT;
     bs_error_clear(err);
-    rc = make_hosted(b, s, n, &q, err);
+    rc = refused_twice(r, &device, make_hosted(b, s, n, &q, err), err);
   }
   if (rc == BS_OK && n->layer) s->method = s->layer->arm->name;
   if (rc == BS_OK && !r->apart) gtable_find(b, s);
@@ -158,6 +170,11 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
 /* 1: one error will name all such nodes: nothing else may serve what the device lacks. */
 static int is_listed(const gbinding *b, const gnode *n) {
   return b->rank->apart && !b->rank->phantom && !b->rank->fallback && !n->layer;
+}
+
+/* Memory of the host that a session takes for itself. */
+static int is_of_host(const bs_error *err) {
+  return err != NULL && (strcmp(err->id, "BS-GRAPH-MEMORY") == 0 || strcmp(err->id, "BS-MEM") == 0);
 }
 
 static int32_t prepare_all(gbinding *b, uint32_t *lacking, uint32_t *out_lacking, bs_error *err) {
@@ -178,7 +195,7 @@ static int32_t prepare_all(gbinding *b, uint32_t *lacking, uint32_t *out_lacking
       lacking[n_lacking++] = id;
       continue;
     }
-    if (rc == BS_NO_MEMORY && b->rank->apart)
+    if (rc == BS_NO_MEMORY && b->rank->apart && !is_of_host(err))
       return gdevice_no_room(b->core, b->rank, "a weight or the plan of a node", 0, err);
     if (rc == BS_NO_MEMORY && err != NULL && err->hint[0] == '\0')
       bs_error_hint(err, "%.1f MiB are free: smaller dimensions, or more memory for this process",
@@ -282,6 +299,7 @@ int32_t gbinding_prepare_again(gbinding *b, const uint32_t *steps, uint32_t n, b
   pthread_mutex_lock(&b->core->lock);
   int32_t rc = grank_enter(b->rank, err);
   if (rc == BS_OK) rc = grank_leave(b->rank, prepare_others(b, steps, n, old, err), err);
+  gcut_args(b); /* a step that was prepared again has its own */
   pthread_mutex_unlock(&b->core->lock);
   free(old);
   return rc;

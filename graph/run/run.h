@@ -79,6 +79,8 @@ void gfold_close(gfold *fold);
  * when they are asked for (graph_ask), and keep them as long as a session is between enter and leave. */
 int32_t gfold_constant(void *fold, const graph *g, const gnode *node, void **out_data, bs_error *err);
 int32_t gfold_ask(void *fold, const void *data, bs_error *err);
+/* 1: a constant lies there that was computed. */
+int gfold_has(void *fold, const void *data);
 void gfold_enter(gfold *fold);
 void gfold_leave(gfold *fold);
 /* A binding with that graph is made (by 1), or freed (-1): what its nodes read stays. */
@@ -125,8 +127,9 @@ typedef struct gdevice {
 } gdevice;
 
 /* Sessions that share it run at the same time, each with its own rank: a run reads packed weights and
- * copies, and takes no lock. What is made, found, counted or freed here is so under `lock`: the arrays, the
- * reference counts of packed weights (core/op/plan.h), and the sums. */
+ * copies, and takes no lock, but for the first run of a binding on a device, which takes its arena. What is
+ * made, found, counted or freed here is so under `lock`: the arrays, the reference counts of packed weights
+ * (core/op/plan.h), and the sums. */
 struct gmethod; /* graph/split/method.h */
 struct glayer;
 typedef struct gcore {
@@ -188,12 +191,15 @@ int32_t gdevice_take(gcore *core, grank *rank, const char *what, uint64_t bytes,
 /* That error, around the device's own; bytes 0: not known. Returns BS_NO_MEMORY. */
 int32_t gdevice_no_room(const gcore *core, const grank *rank, const char *what, uint64_t bytes,
                         bs_error *err);
-/* The device's copy of a constant: one that is the graph's own is the owner's, any other is found again by
- * its place. */
+/* The device's copy of a constant: one that is the graph's own is the owner's; one that was computed
+ * (folded.c) is found again by its place while an owner has it, any other until the core is closed. */
 int32_t gdevice_constant(gcore *core, grank *rank, const graph *g, const gvalue *root, const void *owner,
                          void **out_data, bs_error *err);
-/* Frees the blocks of an owner; NULL: all. */
+/* Frees the blocks of an owner, but memory that another one has too; NULL: all. */
 void gdevice_drop(gcore *core, const void *owner);
+/* The owner's constants are not found any more: other numbers may come to lie at their places. Locks the
+ * core, and needs no rank. */
+void gdevice_forget(gcore *core, const void *owner);
 /* BS_UNSUPPORTED: the session's rank has no values, and `what` asks for them. */
 int32_t gdevice_has_values(const grank *rank, const char *what, bs_error *err);
 /* bs_memory_fits of host memory: a device takes none. */
@@ -337,6 +343,8 @@ void gshadow_give(gstep *io_step, gshadow *io_shadow);
 /* ---- keys of a run on a simulated machine: cut.c ----------------------------------------------- */
 /* After all steps are prepared. */
 int32_t gcut_make(gbinding *binding, bs_error *err);
+/* The same arguments, after steps were prepared again. */
+void gcut_args(gbinding *binding);
 /* Attention takes `length` tokens of the cache, and those of the run. */
 void gcut_set(const gbinding *binding, int64_t length);
 /* The arguments of a step as planned, in out_args[BS_MAX_OP_ARGS] where they differ from its own. */

@@ -99,7 +99,7 @@ int32_t ggates_outputs(const gbinding *b, int32_t ran, bs_error *err) {
   uint32_t other = 0;
   uint64_t hash = 0;
   const int32_t read = ran == BS_OK ? hash_outputs(b, &hash, err) : ran;
-  int32_t rc = exchange(b->rank, hash, read == BS_OK, &other, err);
+  int32_t rc = exchange(b->rank, hash, read == BS_OK, &other, read == BS_OK ? err : NULL);
   if (rc == BS_OK && other > 0) {
     rc = bs_error_set(err, BS_NUMERIC, "BS-GRAPH-RANKS",
                       "the outputs of rank %u have other bits than those of rank 0", other);

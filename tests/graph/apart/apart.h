@@ -11,6 +11,8 @@ typedef struct apart_state {
   ref_state ref; /* of the ops */
   bs_plugin_self *self;
   uint64_t room;   /* bytes of a device */
+  uint64_t fails;  /* the number of the copy that fails, from 1; 0: none */
+  uint64_t copies; /* so far */
   char lacks[128]; /* ops that it does not serve: ",topk,take," */
   pthread_mutex_t lock;
   unsigned char *base; /* reserved addresses; PROT_NONE unless an op or a copy runs */

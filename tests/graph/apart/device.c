@@ -109,6 +109,12 @@ static int32_t mem_copy(void *opaque, void *to, const void *from, uint64_t bytes
   if (is_there(d->state, to) != (kind != BS_COPY_DEVICE_TO_HOST) ||
       is_there(d->state, from) != (kind != BS_COPY_HOST_TO_DEVICE))
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-APART-COPY", "a copy of kind %u has the wrong sides", kind);
+  (void)pthread_mutex_lock(&d->state->lock);
+  const int fails = ++d->state->copies == d->state->fails;
+  (void)pthread_mutex_unlock(&d->state->lock);
+  if (fails)
+    return bs_fail(err, BS_IO, "BS-APART-FAILS", "copy %llu fails as asked",
+                   (unsigned long long)d->state->fails);
   apart_open(d->state);
   memmove(to, from, (size_t)bytes);
   apart_close(d->state);

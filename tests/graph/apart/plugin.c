@@ -115,10 +115,12 @@ static int32_t read_params(apart_state *s, bs_error *err) {
       {sizeof(bs_param_desc), BS_PARAM_STRING, "lacks", "", NULL, NULL,
        "ops that it does not serve: topk,take"},
       {sizeof(bs_param_desc), BS_PARAM_INT, "room", "1073741824", "0..4294967296", "B", "memory of a device"},
+      {sizeof(bs_param_desc), BS_PARAM_INT, "fails", "0", "0..1000000", NULL,
+       "the copy that fails, from 1; 0: none"},
   };
   const bs_host *host = s->ref.host;
   bs_value value = {.struct_size = (uint32_t)sizeof value};
-  for (size_t i = 0; i < 2; i++) {
+  for (size_t i = 0; i < sizeof params / sizeof params[0]; i++) {
     const int32_t rc = host->param_define(host->ctx, s->self, &params[i], err);
     if (rc != BS_OK) return rc;
   }
@@ -126,7 +128,10 @@ static int32_t read_params(apart_state *s, bs_error *err) {
   if (rc != BS_OK) return rc;
   snprintf(s->lacks, sizeof s->lacks, ",%s,", value.s);
   rc = host->param_get(host->ctx, s->self, "room", &value, err);
+  if (rc != BS_OK) return rc;
   s->room = (uint64_t)value.i;
+  rc = host->param_get(host->ctx, s->self, "fails", &value, err);
+  s->fails = (uint64_t)value.i;
   return rc;
 }
 
