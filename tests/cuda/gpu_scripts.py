@@ -4,6 +4,7 @@
   gpu_scripts.py SOURCE_DIR BUILD_DIR"""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,9 @@ def records(out):
     with open(os.path.join(out, "gpu-test.json"), encoding="utf-8") as f:
         told = [r["kernels"] for r in json.load(f)["rows"] if "kernels" in r]
     expect(len(told) == 1 and len(told[0]) > 20 and told[0]["convert"][0] > 0, "no kernels told of", text)
+    code, text = run("gpu-test", out, standins, "--only", "model: (gpt2|two)")
+    told = {name: state for name, state in states(out).items() if re.match("model: (gpt2|two)", name)}
+    expect(code == 0 and len(told) == 4 and set(told.values()) == {"passed"}, "models ended with %d: %s" % (code, told), text)
     code, text = run("gpu-test", out, standins, "--only", "attention: full", "--shapes", "b1h1s24d64")
     told = states(out)
     expect(code == 0 and told["attention: full"] == "passed", "attention by its providers ended with %d" % code, text)
