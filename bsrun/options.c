@@ -237,8 +237,10 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                         "alignment of each offset in bytes, a power of two; default: 1"},
     [OPT_WITH_BLOCKS] = {"blocks", 0, 0, OPT_WITH, "qdq|nbits",
                          "blocks as DequantizeLinear, or as MatMulNBits; default: by the opset"},
-    [OPT_WITH_WEAK] = {"weak", 0, 0, OPT_WITH, "b|n|k",
-                       "this size grows with the ranks; default: no size grows (strong scaling)"},
+    [OPT_WITH_WEAK] =
+        {"weak", 0, 0, OPT_WITH, "b|n|k|DIM",
+         "this size, or of a model this --dim, grows with the ranks; default: no size grows (strong "
+         "scaling)"},
     [OPT_WITH_CACHE_DTYPE] =
         {"cache-dtype", 0, 0, OPT_WITH, "T",
          "f32, f16 or bf16; default: f16 of a GGUF file with quantised weights, else as activations"},

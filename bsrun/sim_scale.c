@@ -214,7 +214,7 @@ static int32_t read_options(scale *s, bs_error *err) {
   s->quiet = args_has(s->a, "quiet");
   s->svg = output != NULL && strcmp(output, "svg") == 0;
   const int model = args_has(s->a, "model");
-  int32_t rc = s->svg && !model ? BS_OK : bsrun_format(s->a, &s->format, err);
+  int32_t rc = s->svg ? BS_OK : bsrun_format(s->a, &s->format, err);
   if (rc == BS_OK) rc = read_ranks(s, err);
   if (rc == BS_OK) rc = read_methods(s, err);
   if (rc != BS_OK || model) return rc == BS_OK ? sim_scale_model_check(s->a, err) : rc;
@@ -509,13 +509,14 @@ const bsrun_verb sim_scale_verb = {
         "--with model=MODEL scales a model as `model bench --hardware` runs it: prefill and decode. \"x "
         "first\"\n"
         "is the time of the first number of ranks over that of the row. --method all compares every way to\n"
-        "split it.\n",
+        "split it. --with weak=DIM gives --dim DIM times the ranks: \"x first\" is the efficiency then.\n",
     .examples =
         "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
         "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
         "  bsrun sim scale --hardware h100-dgx --with model=qwen3-0.6b --dim sequence=128 -P 1:8*2\n"
         "  bsrun sim scale --hardware h100-dgx --with model=gpt2 --dim sequence=128 -P 8 --method all\n"
         "  bsrun sim scale --hardware ethernet-cluster --with weak=b -P 2:64*2 -o json\n"
+        "  bsrun sim scale --with model=gpt2,weak=sequence --dim sequence=128 --hardware h100-dgx -P 1:8*2\n"
         "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 "
         "--force\n",
     .options = options,

@@ -68,10 +68,29 @@ int32_t sim_scale_model_methods(const args *a, uint32_t ranks, json_t *io_names,
   return rc;
 }
 
+/* The value of --dim NAME=VALUE among those given; NULL: none. */
+static const char **dim_of(const args *a, const char *name) {
+  const size_t n = strlen(name);
+  for (size_t i = 0; i < a->n_given; i++)
+    if (strcmp(args_name(&a->options[a->given[i].option]), "dim") == 0 &&
+        strncmp(a->given[i].value, name, n) == 0 && a->given[i].value[n] == '=')
+      return &a->given[i].value;
+  return NULL;
+}
+
+/* The size on one rank of the dimension that grows with the ranks; 0: none. */
+static int64_t weak_size(const args *a) {
+  const char *weak = args_value(a, "weak");
+  const char *const *dim = weak != NULL ? dim_of(a, weak) : NULL;
+  int64_t size = 0;
+  if (dim == NULL || !bs_parse_size(*dim + strlen(weak) + 1, &size)) return 0;
+  return size > 0 && size < INT32_MAX ? size : 0;
+}
+
 int32_t sim_scale_model_check(const args *a, bs_error *err) {
-  static const char *const of_layer[] = {"algorithm", "phase", "at-least", "force",   "weak",
-                                         "n",         "b",     "k",        "bias",    "activation",
-                                         "dtype",     "x",     "y",        "workload"};
+  static const char *const of_layer[] = {"algorithm", "phase",      "at-least", "force", "n", "b",       "k",
+                                         "bias",      "activation", "dtype",    "x",     "y", "workload"};
+  const char *weak = args_value(a, "weak");
   for (size_t i = 0; i < sizeof of_layer / sizeof of_layer[0]; i++)
     if (args_has(a, of_layer[i])) {
       bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is of a layer, and --with model=%.60s is given",
@@ -79,7 +98,16 @@ int32_t sim_scale_model_check(const args *a, bs_error *err) {
       bs_error_hint(err, "the algorithm of a model's collectives is --set hardware.algorithm=NAME");
       return BS_USAGE;
     }
-  return BS_OK;
+  if (args_value(a, "output") != NULL && strcmp(args_value(a, "output"), "svg") == 0) {
+    bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "-o svg draws layers, and --with model=%.60s is given",
+                 args_value(a, "model"));
+    bs_error_hint(err, "-o csv or -o json has the rows");
+    return BS_USAGE;
+  }
+  if (weak == NULL || weak_size(a) > 0) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--with weak=%.60s needs the size of one rank", weak);
+  bs_error_hint(err, "--dim %.60s=SIZE; bsrun model info lists a model's dimensions", weak);
+  return BS_USAGE;
 }
 
 /* Gives the option of that name another value. */
@@ -93,7 +121,7 @@ static void give(args *io, const char *name, const char *value) {
 
 /* The words of `model bench` for the point; with.given is the caller's to free. */
 static int32_t words_of(const args *a, const char *method, const char *ranks, args *out, bs_error *err) {
-  static const char *const lists[] = {"method", "world-size", "model", "output", "wide", NULL};
+  static const char *const lists[] = {"method", "world-size", "model", "output", "wide", "weak", NULL};
   enum { MORE = 3 };
   int32_t rc = args_without(a, lists, out, err);
   if (rc != BS_OK) return rc;
@@ -130,10 +158,13 @@ int32_t sim_scale_model_point(const args *a, const char *method, uint32_t ranks,
   const char *path = args_value(a, "model");
   args words = {.given = NULL};
   json_t *rows = NULL, *row;
-  char number[16];
+  char number[16], weak[128];
   size_t i;
   snprintf(number, sizeof number, "%u", ranks);
   int32_t rc = words_of(a, method, number, &words, err);
+  const int64_t size = rc == BS_OK ? weak_size(a) : 0;
+  if (size > 0) snprintf(weak, sizeof weak, "%.60s=%lld", args_value(a, "weak"), (long long)size * ranks);
+  if (size > 0) *dim_of(&words, args_value(a, "weak")) = weak;
   words.words = &path;
   words.n_words = 1;
   if (rc == BS_OK) rc = model_bench_rows(&words, &rows, err);

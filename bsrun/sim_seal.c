@@ -343,9 +343,7 @@ const bsrun_verb sim_seal_verb = {
         "the measurement alone; ranks are threads. The file has a sum of its fields. Publish the sha256\n"
         "of the file before `bsrun sim score` measures its cells. Paths in it are relative to the folder\n"
         "where it is scored. An option without a value is a key without one: `force:`.\n",
-    .examples =
-        "  bsrun sim seal grid.yaml --hardware mine.yaml --to seal.json\n"
-        "  bsrun sim score seal.json\n",
+    .examples = "  bsrun sim seal grid.yaml --hardware mine.yaml --to seal.json\n",
     .options = seal_options,
     .run = run_seal,
     .min_words = 1,

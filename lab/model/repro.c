@@ -529,7 +529,7 @@ static int32_t run_certificate(repro *r, bs_error *err) {
   bs_error_set(err, BS_UNAVAILABLE, "BS-CERT-CELLS",
                "none of the %zu cells of the certificate can run here: %.300s", json_array_size(cells),
                why.code != BS_OK ? why.message : "this version has none of their runs");
-  bs_error_hint(err, "nothing was compared; a machine that has one of its tables can");
+  bs_error_hint(err, "nothing was compared; a machine that has one of its tables can, without --backend");
   return BS_UNAVAILABLE;
 }
 
