@@ -136,5 +136,5 @@ void gcapture_tell(const gbinding *b, char *out, size_t size) {
   else if (c->state == REFUSED)
     snprintf(out, size, "not captured: %s", c->told);
   else
-    snprintf(out, size, "not captured yet: the second run with these sizes is");
+    snprintf(out, size, "not captured yet: the second run with these sizes will be");
 }

@@ -317,7 +317,7 @@ int32_t gports_down(gbinding *binding, bs_error *err);
 /* indices.c: the numbers of inputs that index tables lie within these, where a device would not say so.
  * BS_INPUT (BS-OP-INDEX). */
 int32_t gindices_check(const gbinding *binding, bs_error *err);
-/* Copies the bytes of a value that lies in a row, of any rank, to the host. */
+/* Copies the bytes of a dense value to the host. */
 int32_t gports_read(const gbinding *binding, uint32_t value, void *out_bytes, bs_error *err);
 /* The arguments of a step as the host can read them. Those of one root are a group, whose copy the first of
  * them has. */
@@ -343,7 +343,7 @@ void gshadow_give(gstep *io_step, gshadow *io_shadow);
 /* ---- keys of a run on a simulated machine: cut.c ----------------------------------------------- */
 /* After all steps are prepared. */
 int32_t gcut_make(gbinding *binding, bs_error *err);
-/* The same arguments, after steps were prepared again. */
+/* Gives the steps these arguments again, after some were prepared again. */
 void gcut_args(gbinding *binding);
 /* Attention takes `length` tokens of the cache, and those of the run. */
 void gcut_set(const gbinding *binding, int64_t length);
@@ -354,7 +354,7 @@ bs_tensor *const *gcut_whole(const gbinding *binding, const gstep *step, bs_tens
 /* After all steps are prepared; nothing where the memory is the host's. */
 int32_t gcapture_make(gbinding *binding, bs_error *err);
 void gcapture_free(gbinding *binding);
-/* Memory of the binding has moved: what is captured does not serve. */
+/* Memory of the binding has moved: what is captured is dropped. A binding that refused stays without. */
 void gcapture_drop(gbinding *binding);
 /* Runs all steps. The rank is entered. */
 int32_t gcapture_run(gbinding *binding, bs_error *err);
@@ -362,7 +362,7 @@ int32_t gcapture_run(gbinding *binding, bs_error *err);
 void gcapture_tell(const gbinding *binding, char *out, size_t size);
 
 /* ---- nodes that a device lacks: hosted.c ------------------------------------------------------- */
-/* The rank's host: a rank of cpu, or of ref where there is no cpu, for what ref lacks nothing. */
+/* The rank's host: a rank of cpu, or of ref where there is no cpu. ref serves every op. */
 int32_t ghosted_rank(grank *rank, grank **out_host, bs_error *err);
 /* Runs such a step: its inputs come down, its outputs go up. The rank is entered. */
 int32_t ghosted_run(gbinding *binding, const gstep *step, bs_error *err);

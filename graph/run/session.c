@@ -40,7 +40,7 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
   int32_t rc =
       gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
   if (rc == BS_OK && s->graph->model->shapes && !s->rank->phantom) rc = no_weights(s, err);
-  /* Constants of a range of sizes change with the size: on a device each size has a plan. */
+  /* A plan of a range writes some constants for each size, on the host: so a device has a plan for each. */
   if (rc == BS_OK && s->rank->apart && !s->rank->phantom) s->exact = 1;
   if (rc != BS_OK || o->share != NULL) return rc;
   s->core->slots = s->graph->model->slots;

@@ -71,7 +71,7 @@ void bs_simulated_take(struct bs_world *world, bs_simulated *out);
 json_t *bs_simulated_json(const bs_simulated *s, const char *machine);
 /* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" if no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
-/* The same of times by enum bs_sim_term. */
+/* Returns that word for times by enum bs_sim_term. */
 const char *bs_simulated_term(const double terms[BS_SIM_TERMS]);
 /* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else
  * "extrapolated". */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * device_case.h - what tests of sessions on a backend with memory of its own (apart/apart.h) have in common.
+ * device_case.h - what tests of sessions on a backend with separate memory (apart/apart.h) have in common.
  */
 #ifndef BS_TESTS_GRAPH_DEVICE_CASE_H
 #define BS_TESTS_GRAPH_DEVICE_CASE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_device_faults.c - sessions on a backend with memory of its own, where something goes wrong or goes
+ * test_device_faults.c - sessions on a backend with separate memory, where something goes wrong or goes
  * away: indices of the caller, constants of plans that are dropped, copies that fail. */
 #include "tests/graph/device_case.h"
 
