@@ -5,6 +5,7 @@
 #include "bsrun/launch_mpi.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static const double FAILED_S = 0.5; /* from the first rank that has ended to the
 static const double ORDERLY_S = 20.0;
 #define BOARD "BLOCKSHOCK_MPI_BOARD" /* path of the board's file, for ranks of this machine */
 #define BOARD_RANKS "BLOCKSHOCK_MPI_RANKS"
+#define SESSION "OMPI_MCA_orte_tmpdir_base"
 
 typedef struct mpi_launch {
   uint32_t n;
@@ -40,9 +42,10 @@ typedef struct mpi_launch {
   int signal;      /* the first of them */
   double ended_at; /* when the first rank was seen to have ended; 0: none has */
   bsrun_late late;
-  char mark[96];   /* of the ranks' environment */
-  bs_error missed; /* a rank that has not come; code BS_OK: none */
-  double over_at;  /* when the job was ended for that */
+  char mark[96];     /* of the ranks' environment */
+  char session[256]; /* the folder of mpirun's own files; "": where mpirun has them */
+  bs_error missed;   /* a rank that has not come; code BS_OK: none */
+  double over_at;    /* when the job was ended for that */
   int status;
   bs_mpirun mpirun;
   char **words; /* of the whole command */
@@ -182,11 +185,29 @@ static int32_t make_board(mpi_launch *l, bs_error *err) {
   return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks", l->n);
 }
 
+/* Open MPI 4 has one folder for all jobs of a user. mpirun fails to start, now and then, while the ranks of
+ * an earlier job remove it. So each job gets its own. Without one mpirun works as it would alone. */
+static void make_session(mpi_launch *l) {
+  const char *folder = getenv(SESSION);
+  if (folder == NULL || folder[0] == '\0') folder = getenv("TMPDIR");
+  if (folder == NULL || folder[0] == '\0') folder = "/tmp";
+  if (strlen(folder) > 100) return; /* names of sockets are short */
+  snprintf(l->session, sizeof l->session, "%s/bs-mpi-XXXXXX", folder);
+  if (mkdtemp(l->session) == NULL) l->session[0] = '\0';
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
+  (void)status, (void)type, (void)where;
+  (void)remove(path);
+  return 0;
+}
+
 /* In the new process, which becomes mpirun or the program in its place. */
 static void become(void *user) {
   const mpi_launch *l = user;
   setenv(BOARD, l->mark + sizeof BOARD, 1);
   setenv(BOARD_RANKS, l->mpirun.number, 1);
+  if (l->session[0] != '\0') setenv(SESSION, l->session, 1);
   execvp(l->words[0], l->words);
   bs_print(stderr, "bsrun: cannot start %s: %s\n", l->words[0], strerror(errno));
   _exit(BS_CHILD_NOT_RUN);
@@ -338,9 +359,11 @@ int bsrun_launch_mpi(uint32_t ranks, double timeout_s, const char *command) {
   snprintf(l.mark, sizeof l.mark, BOARD "=/proc/%d/fd/%d", (int)getpid(), l.board_fd);
   l.late = (bsrun_late){.mark = l.mark, .timeout_s = timeout_s};
   sigprocmask(SIG_BLOCK, &signals, &before);
+  if (rc == BS_OK) make_session(&l);
   if (rc == BS_OK) rc = start(&l, &before, &err);
   if (rc == BS_OK) watch(&l, &signals);
   const int code = rc == BS_OK ? outcome(&l) : bsrun_fail(&err);
+  if (l.session[0] != '\0') (void)nftw(l.session, remove_one, 8, FTW_DEPTH | FTW_PHYS);
   bsrun_board_close(l.board);
   if (l.board_fd >= 0) close(l.board_fd);
   free(l.words);
