@@ -185,13 +185,13 @@ static int32_t make_board(mpi_launch *l, bs_error *err) {
   return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks", l->n);
 }
 
-/* Open MPI 4 has one folder for all jobs of a user. mpirun fails to start, now and then, while the ranks of
- * an earlier job remove it. So each job gets its own. Without one mpirun works as it would alone. */
+/* Open MPI 4 has one folder for all jobs of a user. mpirun fails to start, now and then, while another job
+ * removes it. So each job of this machine gets its own. Without one mpirun works as it would alone. */
 static void make_session(mpi_launch *l) {
   const char *folder = getenv(SESSION);
   if (folder == NULL || folder[0] == '\0') folder = getenv("TMPDIR");
   if (folder == NULL || folder[0] == '\0') folder = "/tmp";
-  if (strlen(folder) > 100) return; /* names of sockets are short */
+  if (!l->mpirun.alone || strlen(folder) > 100) return; /* names of sockets are short */
   snprintf(l->session, sizeof l->session, "%s/bs-mpi-XXXXXX", folder);
   if (mkdtemp(l->session) == NULL) l->session[0] = '\0';
 }

@@ -35,6 +35,15 @@ static uint32_t cores_allowed(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
 }
 
+/* 1: mpirun finds no other machine: it is told of none by a queue or a file. */
+static int stays_here(void) {
+  static const char *const others[] = {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE",
+                                       "OMPI_MCA_orte_default_hostfile", "OMPI_MCA_hostfile"};
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+    if (getenv(others[i]) != NULL) return 0;
+  return 1;
+}
+
 /* docs/launch.md, "What bsrun starts". The communicator divides the cores, so mpirun binds nothing. */
 static int32_t add_mpirun(bs_mpirun *m, int crowded, bs_error *err) {
   char version[256];
@@ -50,6 +59,7 @@ static int32_t add_mpirun(bs_mpirun *m, int crowded, bs_error *err) {
     add_word(m, "-disable-auto-cleanup"); /* otherwise it kills the ranks that could report which
                                            * rank has died */
   if (hydra) return BS_OK;
+  m->alone = stays_here();
   add_word(m, "--quiet");
   add_word(m, "--bind-to");
   add_word(m, "none");

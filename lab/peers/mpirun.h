@@ -14,6 +14,7 @@ typedef struct bs_mpirun {
   size_t n;
   char *text; /* of the user's words */
   char number[16];
+  int alone; /* 1: mpirun of Open MPI, whose job stays on this machine */
 } bs_mpirun;
 
 /* command: the user's words that take -n P PROGRAM; NULL or "": searches for mpirun. crowded: 1: times do not

@@ -60,6 +60,31 @@ START_TEST(test_never_joins) {
 }
 END_TEST
 
+/* A job of this machine has its own folder of mpirun's files, which is removed. A queue, or the user's words,
+ * may lead to machines that have no such folder. */
+START_TEST(test_session_folder) {
+  static const char *const more[] = {"", "PBS_NODEFILE=/nowhere", ""};
+  char path[128], env[512], line[2300], own[256];
+  if (!is_open_mpi(&kinds[0])) return;
+  snprintf(path, sizeof path, "%s/mpirun", dir);
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  fprintf(f,
+          "#!/bin/sh\n[ \"$1\" = --version ] || ls -d \"$OMPI_MCA_orte_tmpdir_base\" >&2\nexec %s \"$@\"\n",
+          kinds[0].mpirun);
+  fclose(f);
+  ck_assert_int_eq(chmod(path, 0700), 0);
+  snprintf(env, sizeof env, "BS_PLUGIN_PATH= PATH=%s:/usr/bin:/bin %s", dir, more[_i]);
+  snprintf(line, sizeof line, "%s%s%s", bsrun_line("-P 2 --method row_parallel"),
+           _i == 2 ? " --set hardware.mpirun=" : "", _i == 2 ? path : "");
+  snprintf(own, sizeof own, "%s/bs-mpi-", dir);
+  spawn(&s, env, line);
+  if (_i < 2) must_end(&s, 0, dir, line); /* words of one program lack --allow-run-as-root */
+  ck_assert_msg((strstr(s.out, own) != NULL) == (_i == 0), "%s", s.out);
+  ck_assert(!is_there("bs-mpi-*"));
+}
+END_TEST
+
 /* The ranks that bsrun starts choose together; those that mpirun starts do in test_mpi_run. */
 START_TEST(test_auto) {
   /* --wide: the head of the table is one line, whichever candidate is the fastest */
@@ -120,7 +145,13 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  const test_case tests[] = {{test_group_opened_late}, {test_never_joins, 2}, {test_auto}, {test_model},
-                             {test_interrupted_auto},  {test_interrupted, 2}, {0}};
+  const test_case tests[] = {{test_group_opened_late},
+                             {test_never_joins, 2},
+                             {test_session_folder, 3},
+                             {test_auto},
+                             {test_model},
+                             {test_interrupted_auto},
+                             {test_interrupted, 2},
+                             {0}};
   return run_tests("mpi launch", tests, (test_setup){dir_make, dir_remove, .at_once = 4});
 }
