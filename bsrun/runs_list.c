@@ -82,7 +82,7 @@ static int wanted(const args *a, const json_t *row, const bs_condition *conditio
   return 1;
 }
 
-/* Prefill and decode of a model are no arms of one comparison: each is a row of its own. */
+/* The arms prefill and decode of a model are not compared with each other: each gets a separate row. */
 static int is_work(const json_t *row) {
   const char *phase = json_string_value(json_object_get(row, "phase"));
   return phase != NULL && strcmp(phase, "model_bench") == 0;

@@ -196,7 +196,7 @@ static void put_fastest(bs_text *io, const json_t *rows, json_int_t ranks, const
   }
 }
 
-/* Of the most ranks. */
+/* Prints which methods take the least time on the most ranks. */
 static void print_fastest(const json_t *rows) {
   static const char *const works[] = {"run", "prefill", "decode"};
   bs_text line = {0};

@@ -126,7 +126,7 @@ static const args_option seal_options[] = {
     ARGS_HELP,
 };
 
-/* Of cells that are predicted, and of those that are measured too. */
+/* The columns of predicted cells; a score adds what it measured. */
 static const bs_field cell_fields[] = {{"model", "MODEL", BS_FIELD_FOLD, 0},
                                        {"work", "", 0, 0},
                                        {"tokens", "tokens", BS_FIELD_RIGHT, 0},

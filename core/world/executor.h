@@ -39,10 +39,10 @@ BS_API const char *bs_rank_backend(const bs_rank *rank);
  * stays as it is. */
 BS_API int32_t bs_rank_copy(bs_rank *rank, void *to, const void *from, uint64_t bytes, uint32_t kind,
                             bs_error *err);
-/* What plans of the rank put on its default stream between begin and end is kept as a graph of the device,
- * and does not run (backend.h, capture_begin); run puts all of it there by one call. BS_UNSUPPORTED: the
- * backend has no graphs, or end names what no graph can keep, and nothing has run. free: after its last run.
- */
+/* Captures work of the rank. The device keeps what plans put on the rank's default stream between begin and
+ * end as a graph, and does not run it (backend.h, capture_begin). run puts all of it there by one call. The
+ * caller frees a capture after its last run. BS_UNSUPPORTED: the backend has no graphs, or end names what no
+ * graph can keep, and nothing has run. */
 BS_API int32_t bs_rank_capture_begin(bs_rank *rank, bs_error *err);
 BS_API int32_t bs_rank_capture_end(bs_rank *rank, bs_capture **out_capture, bs_error *err);
 BS_API int32_t bs_rank_capture_run(bs_rank *rank, bs_capture *capture, bs_error *err);

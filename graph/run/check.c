@@ -187,7 +187,7 @@ static int rounds(const gexpr *e) {
 /* The expected results of a node, in f64, for each side of the ties. */
 typedef struct wanted {
   double *sides[SIDES][GNODE_OUT];
-  double *struck[GNODE_OUT]; /* with NaN for each input that is too large; NULL: none is */
+  double *struck[GNODE_OUT]; /* with NaN for each input that is too large; NULL: no input is too large */
   int n_sides;
 } wanted;
 
@@ -203,8 +203,8 @@ static int overflows(uint32_t dtype, double got, double want) {
   return !isfinite(got) && isfinite(want) && isinf(bs_rounded(dtype, want));
 }
 
-/* As in the comparison with the graph as written: what depends on a number whose square overflows is not
- * compared. A sum whose terms overflow has no number of its own. */
+/* 1: the number is not compared, because it depends on one whose square overflows. The comparison with the
+ * graph as written has the same rule: no right result exists where the terms of a sum overflow. */
 static int is_beyond(const checking *c, const wanted *w, uint32_t output, uint64_t k, uint32_t dtype,
                      double got) {
   const double right = w->sides[0][output][k];

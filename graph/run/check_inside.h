@@ -4,7 +4,7 @@
 #define BS_GRAPH_RUN_CHECK_INSIDE_H
 #include "graph/run/session.h"
 
-/* What the computation changes of the step. */
+/* The computation in f64 differs from the step by these. */
 typedef struct gcheck_change {
   const bs_tensor *x; /* the first input: all columns of a layer S; NULL: as the step has it */
   double factor;      /* of a value that a program rounds; 1: as it is */

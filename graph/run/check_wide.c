@@ -168,7 +168,7 @@ static void move_inputs(widening *c, const gnode *n, double unit) {
   }
 }
 
-/* What is not constant and too large becomes NaN, so that outputs show what depends on it. */
+/* Numbers that are too large and no constants become NaN, so that outputs show what depends on them. */
 static void strike_inputs(widening *c, const gstep *s, const gnode *from, const gnode *n, double terms) {
   for (uint32_t i = 0; i < (from->op == GOP_MATMUL ? 1u : from->n_in); i++) {
     if (from->in[i] == GNONE || graph_is_const(c->s->bound->g, from->in[i])) continue;

@@ -188,7 +188,7 @@ uint64_t gcore_state_bytes(const gcore *core, const gvalue *value);
  * closed. BS_NO_MEMORY names `what` they are for, and what the session holds. */
 int32_t gdevice_take(gcore *core, grank *rank, const char *what, uint64_t bytes, const void *owner,
                      void **out_data, bs_error *err);
-/* That error, around the device's own; bytes 0: not known. Returns BS_NO_MEMORY. */
+/* Puts that error around the device's own; bytes 0: not known. Returns BS_NO_MEMORY. */
 int32_t gdevice_no_room(const gcore *core, const grank *rank, const char *what, uint64_t bytes,
                         bs_error *err);
 /* The device's copy of a constant: one that is the graph's own is the owner's; one that was computed
@@ -326,7 +326,7 @@ typedef struct gshadow {
   bs_tensor *args[BS_MAX_OP_ARGS], **device; /* device: the step's own, while it has these */
   uint32_t group[BS_MAX_OP_ARGS];            /* of each argument */
   unsigned char *base[BS_MAX_OP_ARGS];       /* of a group, as the following: the copy; NULL: none */
-  const unsigned char *from[BS_MAX_OP_ARGS]; /* what it is a copy of */
+  const unsigned char *from[BS_MAX_OP_ARGS]; /* the device's bytes that it copies */
   uint64_t bytes[BS_MAX_OP_ARGS];
 } gshadow;
 /* Gives the step copies of its arguments. for_run 1: of what it only writes, room. Nothing where the memory

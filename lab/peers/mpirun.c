@@ -35,7 +35,7 @@ static uint32_t cores_allowed(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
 }
 
-/* 1: mpirun finds no other machine: it is told of none by a queue or a file. */
+/* 1: mpirun finds no other machine: no queue and no file names one. */
 static int stays_here(void) {
   static const char *const others[] = {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE",
                                        "OMPI_MCA_orte_default_hostfile", "OMPI_MCA_hostfile"};

@@ -14,6 +14,8 @@ typedef struct map_values {
   map_number v[MAP_EACH];
 } map_values;
 
+#include "map_float.h"
+
 /* ---- numbers ----------------------------------------------------------------------------------- */
 
 CUDA_FN float map_of_bits(uint64_t bits) {
@@ -43,38 +45,8 @@ CUDA_FN cuda_raw map_narrow(uint32_t dtype, const float *v, const int count) {
   return cuda_narrow_f32(dtype, of, count);
 }
 
-CUDA_FN float map_neg(float x) {
-  return -x;
-}
 CUDA_FN float map_abs(float x) {
   return fabsf(x);
-}
-CUDA_FN float map_sign(float x) {
-  return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == 0.0f ? 0.0f : x;
-}
-CUDA_FN float map_add(float x, float y) {
-  return x + y;
-}
-CUDA_FN float map_sub(float x, float y) {
-  return x - y;
-}
-CUDA_FN float map_mul(float x, float y) {
-  return x * y;
-}
-CUDA_FN float map_min(float x, float y) {
-  return x < y || x != x ? x : y;
-}
-CUDA_FN float map_max(float x, float y) {
-  return x > y || x != x ? x : y;
-}
-CUDA_FN float map_and(float x, float y) {
-  return x != 0.0f && y != 0.0f;
-}
-CUDA_FN float map_or(float x, float y) {
-  return x != 0.0f || y != 0.0f;
-}
-CUDA_FN float map_xor(float x, float y) {
-  return (x != 0.0f) != (y != 0.0f);
 }
 CUDA_FN float map_fma(float x, float y, float z) {
   return fmaf(x, y, z);

@@ -13,6 +13,8 @@ typedef struct map_values {
   map_number v[MAP_EACH];
 } map_values;
 
+#include "map_float.h"
+
 CUDA_FN double map_of_bits(uint64_t bits) {
   return cuda_f64_bits(bits);
 }
@@ -40,38 +42,8 @@ CUDA_FN cuda_raw map_narrow(uint32_t dtype, const double *v, const int count) {
   return cuda_narrow_f64(dtype, of, count);
 }
 
-CUDA_FN double map_neg(double x) {
-  return -x;
-}
 CUDA_FN double map_abs(double x) {
   return fabs(x);
-}
-CUDA_FN double map_sign(double x) {
-  return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x == 0.0 ? 0.0 : x;
-}
-CUDA_FN double map_add(double x, double y) {
-  return x + y;
-}
-CUDA_FN double map_sub(double x, double y) {
-  return x - y;
-}
-CUDA_FN double map_mul(double x, double y) {
-  return x * y;
-}
-CUDA_FN double map_min(double x, double y) {
-  return x < y || x != x ? x : y;
-}
-CUDA_FN double map_max(double x, double y) {
-  return x > y || x != x ? x : y;
-}
-CUDA_FN double map_and(double x, double y) {
-  return x != 0.0 && y != 0.0;
-}
-CUDA_FN double map_or(double x, double y) {
-  return x != 0.0 || y != 0.0;
-}
-CUDA_FN double map_xor(double x, double y) {
-  return (x != 0.0) != (y != 0.0);
 }
 CUDA_FN double map_fma(double x, double y, double z) {
   return fma(x, y, z);
