@@ -123,9 +123,9 @@ static int choose_vectors(const cpu_isa *isa, const char *wanted, cpu_kernels *o
     *out_kernels = cpu_kernels_avx512;
     out_kernels->name = "avx512_bf16";
     out_kernels->dot = cpu_avx512_bf16_dot;
-    out_kernels->dot_up = cpu_avx512_bf16_dot_up;
     out_kernels->bf16_swap = cpu_avx512_bf16_swap;
-    out_kernels->bf16_swap_panel = cpu_avx512_bf16_swap_panel;
+    out_kernels->widen[1] = cpu_avx512_bf16_widen; /* of pairs with the second first */
+    out_kernels->tile[1] = NULL;
     out_kernels->narrow24_dot = cpu_avx512_bf16_dot24;
     out_kernels->narrow_dot_tokens = CPU_DOT24_TOKENS;
     out_kernels->attend_bf16[0] = cpu_avx512_bf16_attend;

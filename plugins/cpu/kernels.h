@@ -336,17 +336,14 @@ typedef struct cpu_kernels {
    * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
    * NULL: the panel is widened first. */
   cpu_tile_fn tile[3];
-  /* bf16 x and w by the processor's own instruction, two columns a step, sums in fp32. NULL: not
-   * available. */
+  /* bf16 x and w by the processor's own instruction, two columns a step, sums in fp32. NULL: not available.
+   * It adds the second of a pair first. So where there is a bf16_swap, panels of packed weights have the
+   * second of each pair first, and X by bf16_swap too: one chain an output, upwards in k. Its bits are those
+   * of `tile` where no product and no sum is subnormal or beyond the largest number. */
   cpu_tile_fn dot;
-  /* The same instruction with the second of each pair of x first (bf16_swap): one chain an output, upwards in
-   * k. Its bits are those of `tile` where no product and no sum is subnormal or beyond the largest number. */
-  cpu_tile_fn dot_up;
   /* Copies n bf16, the second of each pair first, for a last odd one a zero; extends *io. to NULL: extends
    * *io alone. */
   void (*bf16_swap)(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io);
-  /* A panel of so many pairs with the second of each pair first: `dot` then has the order of dot_up. */
-  void (*bf16_swap_panel)(void *to, const void *panel, int64_t pairs);
   const cpu_amx *amx; /* bf16 by tiles; NULL: not available */
   /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
   void (*widen[3])(float *dst, const void *panel, int64_t k);
@@ -468,8 +465,7 @@ extern const cpu_quant_fns cpu_quant_avx512;
 extern const cpu_quant_fns cpu_quant_avx512_vnni;
 void cpu_avx512_vnni_pairs(const cpu_pairs *tile);
 void cpu_avx512_bf16_dot(const cpu_tile *tile);
-void cpu_avx512_bf16_dot_up(const cpu_tile *tile);
-void cpu_avx512_bf16_swap_panel(void *to, const void *panel, int64_t pairs);
+void cpu_avx512_bf16_widen(float *dst, const void *panel, int64_t k);
 void cpu_avx512_bf16_swap(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io);
 #define CPU_DOT24_TOKENS 16
 void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);

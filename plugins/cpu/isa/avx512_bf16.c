@@ -2,7 +2,8 @@
  *
  * avx512_bf16.c - the bf16 dot product of AVX-512, for its table: two columns a step and lane, twice the
  * arithmetic of fp32. The instruction adds the products of a pair one after the other into the fp32 sum,
- * each rounded, and takes subnormal inputs and results for zero (Intel's manual, VDPBF16PS). */
+ * the upper half's first, each rounded, and takes subnormal inputs and results for zero (Intel's manual,
+ * VDPBF16PS). So pairs of W and X lie with the second column first: the sum then runs upwards in k. */
 #include "vec_avx512.h"
 
 #include <string.h>
@@ -12,15 +13,11 @@
 #include "tile_pieces.h"
 #include "transpose.h"
 
-/* up: the first column of a pair is added first, as in every other table. The instruction adds the upper half
- * first, so both halves are exchanged: of W here, of X before. */
-INLINE void dot_step(const int up, const int tokens, const int panels, const cpu_tile *t, int64_t pair,
-                     vec *sums) {
+INLINE void dot_step(const int tokens, const int panels, const cpu_tile *t, int64_t pair, vec *sums) {
   const uint16_t *x = (const uint16_t *)t->x + 2 * pair;
   __m512i w[TILE_SUMS];
   UNROLL for (int p = 0; p < panels; p++) w[p] =
       _mm512_loadu_si512((const char *)t->w + p * t->w_step + pair * 4 * CPU_PANEL);
-  if (up) UNROLL for (int p = 0; p < panels; p++) w[p] = _mm512_rol_epi32(w[p], 16);
   UNROLL for (int i = 0; i < tokens; i++) {
     int32_t both;
     memcpy(&both, x + i * CPU_X_LD, sizeof both);
@@ -30,83 +27,78 @@ INLINE void dot_step(const int up, const int tokens, const int panels, const cpu
   }
 }
 
-INLINE void dot_product(const int up, const int tokens, const int panels, const cpu_tile *t) {
+INLINE void dot_product(const int tokens, const int panels, const cpu_tile *t) {
   const int64_t pairs = (t->k + 1) / 2;
   vec sums[TILE_SUMS];
   int64_t i = 0;
   UNROLL for (int s = 0; s < tokens * panels; s++) sums[s] = vec_set1(0.0f);
   for (; i + 2 <= pairs; i += 2) {
     tile_ahead(t, 2 * i);
-    dot_step(up, tokens, panels, t, i, sums);
-    dot_step(up, tokens, panels, t, i + 1, sums);
+    dot_step(tokens, panels, t, i, sums);
+    dot_step(tokens, panels, t, i + 1, sums);
   }
-  if (i < pairs) dot_step(up, tokens, panels, t, i, sums);
+  if (i < pairs) dot_step(tokens, panels, t, i, sums);
   tile_finish(tokens, panels, t, sums);
 }
 
-INLINE void dot_tokens(const int up, const int tokens, const cpu_tile *t) {
+INLINE void dot_tokens(const int tokens, const cpu_tile *t) {
   if (TILE_FITS(tokens, 4) && t->panels == 4)
-    dot_product(up, tokens, 4, t);
+    dot_product(tokens, 4, t);
   else if (TILE_FITS(tokens, 2) && t->panels == 2)
-    dot_product(up, tokens, 2, t);
+    dot_product(tokens, 2, t);
   else
-    dot_product(up, tokens, 1, t);
+    dot_product(tokens, 1, t);
 }
 
-INLINE void dot_any(const int up, const cpu_tile *t) {
+void cpu_avx512_bf16_dot(const cpu_tile *t) {
   switch (t->tokens) {
     case 1:
-      dot_tokens(up, 1, t);
+      dot_tokens(1, t);
       return;
     case 2:
-      dot_tokens(up, 2, t);
+      dot_tokens(2, t);
       return;
     case 3:
-      dot_tokens(up, 3, t);
+      dot_tokens(3, t);
       return;
     case 4:
-      dot_tokens(up, 4, t);
+      dot_tokens(4, t);
       return;
     case 5:
-      dot_tokens(up, 5, t);
+      dot_tokens(5, t);
       return;
     case 6:
-      dot_tokens(up, 6, t);
+      dot_tokens(6, t);
       return;
     case 7:
-      dot_tokens(up, 7, t);
+      dot_tokens(7, t);
       return;
     case 8:
-      dot_tokens(up, 8, t);
+      dot_tokens(8, t);
       return;
     case 9:
-      dot_tokens(up, 9, t);
+      dot_tokens(9, t);
       return;
     case 10:
-      dot_tokens(up, 10, t);
+      dot_tokens(10, t);
       return;
     case 11:
-      dot_tokens(up, 11, t);
+      dot_tokens(11, t);
       return;
     default:
-      dot_tokens(up, TILE_TOKENS, t);
+      dot_tokens(TILE_TOKENS, t);
       return;
   }
 }
 
-void cpu_avx512_bf16_dot(const cpu_tile *t) {
-  dot_any(0, t);
-}
-void cpu_avx512_bf16_dot_up(const cpu_tile *t) {
-  dot_any(1, t);
-}
-
-void cpu_avx512_bf16_swap_panel(void *to, const void *panel, int64_t pairs) {
+void cpu_avx512_bf16_widen(float *dst, const void *panel, int64_t k) {
+  const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000u);
   const char *from = panel;
-  char *at = to;
-  for (int64_t i = 0; i < pairs; i++)
-    _mm512_storeu_si512(at + i * 4 * CPU_PANEL,
-                        _mm512_rol_epi32(_mm512_loadu_si512(from + i * 4 * CPU_PANEL), 16));
+  for (int64_t i = 0; i < k; i += 2, from += 4 * CPU_PANEL, dst += 2 * CPU_PANEL) {
+    const __m512i pairs = _mm512_loadu_si512(from);
+    _mm512_storeu_si512(dst, _mm512_and_si512(pairs, high));
+    _mm512_storeu_si512(dst + CPU_PANEL, _mm512_slli_epi32(pairs, 16));
+  }
 }
 
 void cpu_avx512_bf16_swap(uint16_t *to, const uint16_t *from, int64_t n, cpu_bf16_range *io) {

@@ -10,7 +10,6 @@
 #define MAX_TOKENS 96       /* tokens of a chunk: X block and C stay in L2 */
 #define C_FLOATS (40 << 10) /* of a chunk's C: 160 KiB */
 #define WIDEN 7             /* groups of tokens from which a 16-bit panel is widened beforehand */
-#define TURN 3              /* groups of tokens from which a panel is turned beforehand for dot_up's order */
 #define BESIDE 4            /* the most panels that a tile takes together */
 
 static const bs_knob
@@ -44,8 +43,8 @@ typedef struct matmul_plan {
   cpu_dense_plan all;
   int x_index, w_index;
   cpu_tile_fn tile;                   /* on the weights as they are; NULL: they are widened first */
-  int dot;                            /* tile takes bf16 X */
-  int up;                             /* blocks of bf16 X by dot_up, where its bits are those of tile */
+  int dot;                            /* all blocks of bf16 X by products of pairs */
+  int up;                             /* those blocks where the bits are the ones of tile */
   int32_t panels[CPU_MAX_TOKENS + 1]; /* together, by tokens */
   int64_t ahead;                      /* tokens from which weights are asked for ahead */
   int64_t beside;                     /* as the echo tells it: 0: by tokens */
@@ -57,15 +56,15 @@ static const matmul_plan *plan_of(const cpu_dense_plan *all) {
 
 /* How a block of X lies, in a place behind its first row that no form of it uses. */
 enum { FORM_AT = CPU_X_LD - 1 };
-static int is_swapped(const float *x) {
+static int is_pairs(const float *x) {
   uint32_t form;
   memcpy(&form, x + FORM_AT, sizeof form);
   return form != 0;
 }
 
-/* Packs the block for dot_up. 0: a product or a sum could be subnormal. */
-static int pack_swapped(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
-                        float *x) {
+/* Packs the block for products of pairs. 0: a product or a sum could be subnormal. */
+static int pack_pairs(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
+                      float *x) {
   const cpu_dense_plan *all = call->plan;
   uint16_t picked[CPU_K_BLOCK];
   cpu_bf16_range seen;
@@ -76,27 +75,21 @@ static int pack_swapped(const cpu_dense_call *call, const cpu_dense_chunk *c, in
   return cpu_ranges_exact(cpu_range_of(&seen), cpu_packed_range_now(all->w));
 }
 
-/* Columns first..first+count of the chunk's tokens, as f32, or as they are for the dot product. */
+/* Columns first..first+count of the chunk's tokens, as f32, or for products of pairs. */
 static void pack_x(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
                    float *x) {
   const matmul_plan *plan = plan_of(call->plan);
   uint16_t picked[CPU_K_BLOCK];
-  if (plan->up) {
-    const uint32_t form = (uint32_t)pack_swapped(call, c, first, count, x);
+  if (plan->dot || plan->up) {
+    const uint32_t form = (uint32_t)(pack_pairs(call, c, first, count, x) || plan->dot);
     memcpy(x + FORM_AT, &form, sizeof form);
     if (form != 0) return;
   }
   for (int64_t t = 0; t < c->tokens; t++) {
     float *to = x + t * CPU_X_LD;
-    uint16_t *as_is = (uint16_t *)x + t * CPU_X_LD;
-    void *room = plan->dot ? (void *)as_is : plan->x_index == 0 ? (void *)to : (void *)picked;
-    const void *row = cpu_dense_row(call, c, t, first, count, room);
-    if (!plan->dot) {
-      if (row != to) plan->all.kernels->load[plan->x_index](to, row, count);
-      continue;
-    }
-    if (row != as_is) memcpy(as_is, row, (size_t)count * sizeof *as_is);
-    as_is[count] = 0; /* the other half of the last pair */
+    const void *row =
+        cpu_dense_row(call, c, t, first, count, plan->x_index == 0 ? (void *)to : (void *)picked);
+    if (row != to) plan->all.kernels->load[plan->x_index](to, row, count);
   }
 }
 
@@ -154,16 +147,12 @@ static void multiply_block(const cpu_dense_plan *all, const cpu_dense_chunk *c, 
   const cpu_packed *w = all->w;
   const int64_t groups = (c->tokens + kernels->tokens - 1) / kernels->tokens;
   const int64_t most = (c->tokens + groups - 1) / groups;
-  const int swapped = plan->up && is_swapped(x), dot = plan->dot || swapped;
-  const int widen = plan->tile == NULL || (plan->w_index != 0 && !dot && (plan->up || groups >= WIDEN));
-  const int turn = swapped && groups >= TURN;
-  const cpu_tile_fn tile = widen      ? kernels->tile[0]
-                           : !swapped ? plan->tile
-                           : turn     ? kernels->dot
-                                      : kernels->dot_up;
-  const int64_t x_size = dot ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+  const int pairs = (plan->dot || plan->up) && is_pairs(x);
+  const int widen = !pairs && (plan->tile == NULL || (plan->w_index != 0 && groups >= WIDEN));
+  const cpu_tile_fn tile = pairs ? kernels->dot : widen ? kernels->tile[0] : plan->tile;
+  const int64_t x_size = pairs ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
   for (int64_t p = 0; p < c->panels;) {
-    int32_t panels = widen || turn ? 1 : plan->panels[most];
+    int32_t panels = widen ? 1 : plan->panels[most];
     while (panels > c->panels - p) panels /= 2;
     cpu_tile t = {.x = x,
                   .w = cpu_dense_at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
@@ -175,10 +164,6 @@ static void multiply_block(const cpu_dense_plan *all, const cpu_dense_chunk *c, 
                   .add = first > 0};
     if (widen) {
       kernels->widen[plan->w_index](c->s->panel, t.w, count);
-      t.w = c->s->panel;
-    }
-    if (turn) {
-      kernels->bf16_swap_panel(c->s->panel, t.w, cpu_packed_length(w, first) / 2);
       t.w = c->s->panel;
     }
     multiply_panels(plan, c, groups, t, tile, x_size,
@@ -222,10 +207,9 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   plan->x_index = cpu_type_index(all->shape.x_type);
   plan->w_index = cpu_type_index(all->shape.weight_type);
   plan->dot = plan->w_index == 1 && all->kernels->dot != NULL && (query->flags & BS_QUERY_BITS) == 0;
-  plan->tile = plan->dot ? all->kernels->dot : all->kernels->tile[plan->w_index];
+  plan->tile = all->kernels->tile[plan->w_index];
   /* A weight that is trained has no range. */
-  plan->up =
-      plan->w_index == 1 && !plan->dot && all->kernels->dot_up != NULL && cpu_packed_range(packed) != 0;
+  plan->up = plan->w_index == 1 && !plan->dot && all->kernels->dot != NULL && cpu_packed_range(packed) != 0;
   choose_order(plan, query->knobs);
   *out_plan = plan;
   return BS_OK;

@@ -72,18 +72,30 @@ static int64_t most_tokens(const cpu_matmul *shape) {
   return shape->B < MANY ? TOKENS : TOKENS_OF_MANY;
 }
 
+/* The columns with the second of each pair first, as the panels have them. */
+static const uint16_t *swapped(const cpu_kernels *kernels, const uint16_t *from, int64_t count,
+                               uint16_t *room) {
+  cpu_bf16_range unused;
+  cpu_range_begin(&unused);
+  kernels->bf16_swap(room, from, count, &unused);
+  return room;
+}
+
 static void pack_x(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
                    float *x) {
   const int64_t step = groups_of(c->tokens) * rows_of(c->tokens) * ROW;
+  const int second_first = call->plan->w->second_first;
+  const int64_t have = second_first ? count + count % 2 : count; /* a zero in the last pair */
   uint16_t picked[CPU_K_BLOCK];
   for (int64_t t = 0; t < c->tokens; t++) { /* groups follow one another, as their tokens do */
     uint16_t *to = (uint16_t *)(void *)x + t * ROW;
     const uint16_t *from = cpu_dense_row(call, c, t, first, count, picked);
+    if (second_first) from = swapped(call->plan->kernels, from, count, picked);
     int64_t k = 0;
     for (; k + ROW <= count; k += ROW, to += step) memcpy(to, from + k, ROW_BYTES);
     if (k == count) continue;
-    memcpy(to, from + k, (size_t)(count - k) * sizeof *to);
-    if ((count - k) % 2 != 0) to[count - k] = 0; /* the other half of the last pair */
+    memcpy(to, from + k, (size_t)(have - k) * sizeof *to);
+    if (have % 2 != 0) to[count - k] = 0; /* the other half of the last pair */
   }
 }
 

@@ -55,7 +55,7 @@ void cpu_panel_narrow(const cpu_kernels *kernels, const cpu_packed *w, int64_t f
   kernels->store[cpu_type_index(w->dtype)](narrow, wide, length * CPU_PANEL);
   for (int64_t k = 0; k < length; k += 2)
     for (int64_t lane = 0; lane < CPU_PANEL; lane++) {
-      out[(k * CPU_PANEL) + 2 * lane] = narrow[k * CPU_PANEL + lane];
-      out[(k * CPU_PANEL) + 2 * lane + 1] = narrow[(k + 1) * CPU_PANEL + lane];
+      out[cpu_packed_place(w, k, lane)] = narrow[k * CPU_PANEL + lane];
+      out[cpu_packed_place(w, k + 1, lane)] = narrow[(k + 1) * CPU_PANEL + lane];
     }
 }

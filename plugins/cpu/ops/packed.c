@@ -90,6 +90,7 @@ int32_t cpu_packed_begin(const cpu_packed_kind *kind, cpu_state *state, const bs
   w->dtype = query->weight_dtype;
   w->size = BS_DTYPE_BYTES(w->dtype);
   w->type = cpu_type24(w->dtype);
+  w->second_first = w->dtype == BS_BF16 && state->kernels.bf16_swap != NULL;
   *out_packed = w;
   return BS_OK;
 }

@@ -33,6 +33,7 @@ struct cpu_packed {
   uint32_t dtype;   /* f32, bf16, f16, i8 */
   uint32_t size;    /* bytes of a value */
   int type;         /* cpu_type24 */
+  int second_first; /* 1: panels of bf16 have the second of each pair of columns first (kernels.h, dot) */
   uint32_t other;   /* 1: the weight keeps the other half of the positions in the codes */
   cpu_codes *codes; /* of 2:4 weights (packed24.h); else NULL */
   /* Of bf16 weights, where products of pairs have the bits of single ones: the exponents of the least and of
@@ -55,7 +56,7 @@ static inline int64_t cpu_packed_at(const cpu_packed *w, int64_t panel, int64_t 
 
 /* The offset of output `lane`, column k of a block, from the panel's first element. */
 static inline int64_t cpu_packed_place(const cpu_packed *w, int64_t k, int64_t lane) {
-  if (w->dtype == BS_BF16) return (k / 2 * CPU_PANEL + lane) * 2 + k % 2;
+  if (w->dtype == BS_BF16) return (k / 2 * CPU_PANEL + lane) * 2 + (k + w->second_first) % 2;
   return k * CPU_PANEL + lane;
 }
 
