@@ -12,7 +12,7 @@
 #include "lab/diagnose/model_checks.h"
 #include "lab/error.h"
 
-enum { CALLS = 2000, RUNS = 200, ROUNDS = 15, WIDTH = 64, CHAIN = 33, FEATURES = 8 };
+enum { CALLS = 2000, RUNS = 200, ROUNDS = 15, LEAST = 3, BATCH = 16, WIDTH = 64, CHAIN = 33, FEATURES = 8 };
 /* The host's share of a pass from which it is reported. */
 static const double MUCH = 0.2;
 
@@ -22,43 +22,70 @@ typedef struct call_costs {
   double checked, unchecked;
 } call_costs;
 
-static int32_t time_calls(const bs_rank_api *api, bs_plan *plan, bs_tensor *const *args, int checked,
-                          double *out, bs_error *err) {
+typedef struct timed {
+  const bs_rank_api *api; /* of a call */
+  bs_plan *plan;
+  bs_tensor *const *args;
+  bs_session *session; /* of a run */
+} timed;
+typedef int32_t (*timed_fn)(const timed *t, bs_error *err);
+
+static int32_t checked_call(const timed *t, bs_error *err) {
+  return t->api->op_run(t->plan, t->args, 2, NULL, err);
+}
+static int32_t unchecked_call(const timed *t, bs_error *err) {
+  return bs_dispatch_run_unchecked(t->plan, t->args, NULL, err);
+}
+static int32_t one_run(const timed *t, bs_error *err) {
+  return bs_session_run(t->session, err);
+}
+
+/* Seconds of one call: the median of rounds of `most` calls, or of fewer and fewer rounds where the time of
+ * one timing is over before. The clock is read once a BATCH of calls, for it takes as long as one. */
+static int32_t time_rounds(const bs_diagnosis *d, timed_fn call, const timed *t, int most, double *out,
+                           bs_error *err) {
+  const double first = bs_clock_s();
   double each[ROUNDS];
   int32_t rc = BS_OK;
-  for (int r = 0; rc == BS_OK && r < ROUNDS; r++) {
+  int rounds = 0;
+  while (rc == BS_OK && rounds < ROUNDS && (rounds < LEAST || bs_clock_s() - first < d->seconds)) {
     const double began = bs_clock_s();
-    for (int i = 0; rc == BS_OK && i < CALLS; i++)
-      rc = checked ? api->op_run(plan, args, 2, NULL, err) : bs_dispatch_run_unchecked(plan, args, NULL, err);
-    each[r] = (bs_clock_s() - began) / CALLS;
+    int calls = 0;
+    do rc = call(t, err);
+    while (++calls < most && rc == BS_OK &&
+           (calls % BATCH != 0 || bs_clock_s() - began < d->seconds / LEAST));
+    each[rounds++] = (bs_clock_s() - began) / calls;
   }
-  *out = rc == BS_OK ? bs_median(each, ROUNDS) : 0;
+  *out = rc == BS_OK ? bs_median(each, (size_t)rounds) : 0;
   return rc;
 }
 
 /* An activation of one row: next to all of the call is the host's. */
-static int32_t on_rank(bs_rank *rank, call_costs *out, bs_error *err) {
+static int32_t on_rank(const bs_diagnosis *d, bs_rank *rank, call_costs *out, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
-  const bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = 2, .dims = {WIDTH, WIDTH}};
-  const bs_tensor_desc *const descs[] = {&d, &d};
+  const bs_tensor_desc square = {
+      .struct_size = sizeof square, .dtype = BS_F32, .rank = 2, .dims = {WIDTH, WIDTH}};
+  const bs_tensor_desc *const descs[] = {&square, &square};
   const bs_op_query q = {
       .struct_size = sizeof q, .op = "activate", .nargs = 2, .args = descs, .activation = BS_ACT_RELU};
   bs_tensor in = {0}, to = {0};
   bs_tensor *const args[] = {&in, &to};
   bs_plan *plan = NULL;
-  int32_t rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &in, err);
-  if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &to, err);
+  int32_t rc = api->tensor_alloc(rank, &square, BS_LIFE_ACTIVATION, &in, err);
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &square, BS_LIFE_ACTIVATION, &to, err);
   if (rc == BS_OK) rc = api->op_prepare(rank, &q, NULL, &plan, err);
   in.dims[0] = to.dims[0] = 1;
-  if (rc == BS_OK) rc = time_calls(api, plan, args, 1, &out->checked, err);
-  if (rc == BS_OK) rc = time_calls(api, plan, args, 0, &out->unchecked, err);
+  const timed t = {.api = api, .plan = plan, .args = args};
+  if (rc == BS_OK) rc = time_rounds(d, checked_call, &t, CALLS, &out->checked, err);
+  if (rc == BS_OK) rc = time_rounds(d, unchecked_call, &t, CALLS, &out->unchecked, err);
   api->op_release(plan);
   api->tensor_free(rank, &in);
   api->tensor_free(rank, &to);
   return rc;
 }
 
-static int32_t time_dispatch(bs_context *context, const char *backend, call_costs *out, bs_error *err) {
+static int32_t time_dispatch(const bs_diagnosis *d, bs_context *context, const char *backend, call_costs *out,
+                             bs_error *err) {
   const bs_world_options options = {
       .struct_size = sizeof options, .world_size = 1, .backend = backend, .threads_per_rank = 1};
   bs_world *world = NULL;
@@ -67,7 +94,7 @@ static int32_t time_dispatch(bs_context *context, const char *backend, call_cost
   int32_t rc = bs_world_create(context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_enter(world, &rank, err);
   if (rc == BS_OK) {
-    rc = on_rank(rank, out, err);
+    rc = on_rank(d, rank, out, err);
     const int32_t left = bs_world_leave(world, rc == BS_OK ? err : NULL);
     if (rc == BS_OK) rc = left;
   }
@@ -78,7 +105,7 @@ static int32_t time_dispatch(bs_context *context, const char *backend, call_cost
 /* A layer's calls are checked each time; a session's were checked when it bound its shapes. */
 static int32_t tell_calls(bs_diagnosis *d, bs_context *context, const char *backend, bs_error *err) {
   call_costs t;
-  const int32_t rc = time_dispatch(context, backend, &t, err);
+  const int32_t rc = time_dispatch(d, context, backend, &t, err);
   if (rc != BS_OK) return rc;
   bs_fact(d, "call of an op on one row, with checks", t.checked, "s");
   bs_fact(d, "call of an op on one row, without", t.unchecked, "s");
@@ -98,21 +125,9 @@ static int32_t make_chain(bs_context *context, uint32_t n, bs_graph **out, bs_er
   return rc == BS_OK ? bs_graph_output(*out, "y", value, err) : rc;
 }
 
-static int32_t time_runs(bs_session *session, double *out, bs_error *err) {
-  double each[ROUNDS];
-  int32_t rc = BS_OK;
-  for (int r = 0; rc == BS_OK && r < ROUNDS; r++) {
-    const double began = bs_clock_s();
-    for (int i = 0; rc == BS_OK && i < RUNS; i++) rc = bs_session_run(session, err);
-    each[r] = (bs_clock_s() - began) / RUNS;
-  }
-  *out = rc == BS_OK ? bs_median(each, ROUNDS) : 0;
-  return rc;
-}
-
 /* Seconds of a run of a chain, and how many nodes it became. Over ranks each has the whole chain. */
-static int32_t time_chain(const diag_model *m, uint32_t n, double *out_s, uint32_t *out_nodes,
-                          bs_error *err) {
+static int32_t time_chain(const bs_diagnosis *d, const diag_model *m, uint32_t n, double *out_s,
+                          uint32_t *out_nodes, bs_error *err) {
   static const char *const off[] = {"all"};
   const int ranks = m->model->world != NULL;
   const bs_session_options o = {.struct_size = sizeof o,
@@ -130,7 +145,7 @@ static int32_t time_chain(const diag_model *m, uint32_t n, double *out_s, uint32
   int32_t rc = make_chain(m->context, n, &graph, err);
   if (rc == BS_OK) rc = bs_session_open(m->context, graph, &o, &session, err);
   if (rc == BS_OK) rc = bs_session_set(session, 0, &x, err);
-  if (rc == BS_OK) rc = time_runs(session, out_s, err);
+  if (rc == BS_OK) rc = time_rounds(d, one_run, &(timed){.session = session}, RUNS, out_s, err);
   *out_nodes = rc == BS_OK ? bs_session_node_count(session) : 0;
   bs_session_close(session);
   bs_graph_close(graph);
@@ -143,8 +158,8 @@ int32_t diag_model_dispatch(bs_diagnosis *d, diag_model *m, bs_error *err) {
   double few = 0, many = 0;
   uint32_t n_few = 0, n_many = 0;
   int32_t rc = tell_calls(d, m->context, m->request.backend, err);
-  if (rc == BS_OK) rc = time_chain(m, 1, &few, &n_few, err);
-  if (rc == BS_OK) rc = time_chain(m, CHAIN, &many, &n_many, err);
+  if (rc == BS_OK) rc = time_chain(d, m, 1, &few, &n_few, err);
+  if (rc == BS_OK) rc = time_chain(d, m, CHAIN, &many, &n_many, err);
   if (rc != BS_OK) return rc;
   if (n_many <= n_few) return bs_skip(d, "a chain of %d operators became %u nodes", CHAIN, n_many);
   const double node = fmax(0, (many - few) / (n_many - n_few)),
