@@ -48,6 +48,10 @@ static long long count(const json_t *stats, const char *key) {
   return (long long)json_integer_value(json_object_get(stats, key));
 }
 
+static const char *more_than_one(const json_t *stats, const char *key) {
+  return count(stats, key) == 1 ? "" : "s";
+}
+
 static int32_t print_result(int format, json_t *result, bs_error *err) {
   json_t *outputs = json_object_get(result, "outputs"), *row;
   const json_t *stats = json_object_get(result, "stats");
@@ -58,9 +62,10 @@ static int32_t print_result(int format, json_t *result, bs_error *err) {
   const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, outputs, err);
   if (rc != BS_OK || format != BS_FORMAT_TABLE) return rc;
   if (count(stats, "layers") > 0)
-    bs_print(stdout, "%lld layers on %lld rank%s; a run: %lld collectives, payload %lld bytes\n",
-             count(stats, "layers"), count(stats, "ranks"), count(stats, "ranks") == 1 ? "" : "s",
-             count(stats, "collectives"), count(stats, "payload_bytes"));
+    bs_print(stdout, "%lld layer%s on %lld rank%s; a run: %lld collective%s, payload %lld bytes\n",
+             count(stats, "layers"), more_than_one(stats, "layers"), count(stats, "ranks"),
+             more_than_one(stats, "ranks"), count(stats, "collectives"), more_than_one(stats, "collectives"),
+             count(stats, "payload_bytes"));
   bs_print(stdout,
            "%lld nodes on %s; arena %lld bytes (lower bound %lld, without sharing %lld)\n"
            "load %.3f s, lower %.3f s, passes %.3f s, plan %.3f s, pack %.3f s, first run %.3f s\n",

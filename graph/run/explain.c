@@ -15,6 +15,10 @@
 #include "graph/split/front.h"
 #include "graph/split/method.h"
 
+static const char *plural(uint64_t n) {
+  return n == 1 ? "" : "s";
+}
+
 typedef struct report {
   bs_session *s;
   const gbinding *b;
@@ -257,7 +261,7 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
     if (info.reason != NULL && info.reason[0] != '\0') bs_text_printf(&r->t, "  (%s)", info.reason);
     if (info.method != NULL && info.method[0] != '\0')
       bs_text_printf(&r->t, "  %s; %u collective%s, payload %" PRIu64 " bytes", info.split,
-                     info.n_collectives, info.n_collectives == 1 ? "" : "s", info.payload_bytes);
+                     info.n_collectives, plural(info.n_collectives), info.payload_bytes);
     else if (info.split != NULL && info.split[0] != '\0')
       bs_text_printf(&r->t, "  %s", info.split);
     bs_text_printf(&r->t, "  # %s\n", info.origin);
@@ -458,10 +462,11 @@ static void put_split(report *r, int json) {
     return;
   }
   bs_text_printf(&r->t,
-                 "%s on %u ranks: %" PRIu64 " layers, %u in pairs, %" PRIu64
-                 " products whole on every rank; a run: %" PRIu64 " collectives, payload %" PRIu64
+                 "%s on %u rank%s: %" PRIu64 " layer%s, %u in pairs, %" PRIu64
+                 " product%s whole on every rank; a run: %" PRIu64 " collective%s, payload %" PRIu64
                  " bytes; a rank holds %" PRIu64 " of %" PRIu64 " bytes of the layers' weights\n",
-                 m->text, t.ranks, t.layers, in_pairs(r->b->g), t.layers_whole, t.collectives,
+                 m->text, t.ranks, plural(t.ranks), t.layers, plural(t.layers), in_pairs(r->b->g),
+                 t.layers_whole, plural(t.layers_whole), t.collectives, plural(t.collectives),
                  t.payload_bytes, held, whole);
 }
 
