@@ -15,7 +15,7 @@ typedef struct shape {
   uint32_t of, to, mask_dtype;
   int64_t B, H, G, S, T, D, E;
   int64_t causal, left, right;
-  int mask, lengths, lse, lay, special;
+  int mask, lengths, lse, lay, special, zeros; /* zeros: weights of a query whose scores have no sum */
   double softcap;
 } shape;
 
@@ -120,6 +120,7 @@ static void begin(attend *c, const shape *s, uint64_t *seed) {
   c->query.attrs[0] = s->causal;
   c->query.attrs[1] = s->left;
   c->query.attrs[2] = s->right;
+  c->query.attrs[3] = s->zeros;
   c->query.numbers[0] = 0.9 / sqrt((double)s->D);
   c->query.numbers[1] = s->softcap;
 }
@@ -222,6 +223,18 @@ static const shape shapes[] = {
     {.B = 3, .H = 2, .G = 1, .S = 2, .T = 600, .D = 8, .E = 16, .lengths = 1, .mask = BOOL_MASK, .lse = 1},
     {.B = 1, .H = 1, .G = 1, .S = 40, .T = 48, .D = 64, .E = 64, .mask = BOOL_MASK, .special = 1, .lse = 1},
     {.B = 1, .H = 1, .G = 1, .S = 3, .T = 560, .D = 64, .E = 64, .causal = 2, .special = 1, .lse = 1},
+    {.B = 1,
+     .H = 1,
+     .G = 1,
+     .S = 40,
+     .T = 48,
+     .D = 64,
+     .E = 64,
+     .mask = BOOL_MASK,
+     .special = 1,
+     .lse = 1,
+     .zeros = 1},
+    {.B = 1, .H = 1, .G = 1, .S = 3, .T = 560, .D = 64, .E = 64, .causal = 2, .special = 1, .zeros = 1},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 

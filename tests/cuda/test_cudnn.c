@@ -259,18 +259,19 @@ END_TEST
 START_TEST(refused) {
   static const struct {
     uint32_t of, to, flags;
-    int64_t causal, left;
+    int64_t causal, left, zeros;
     double softcap;
     uint32_t reason;
-  } cases[] = {{BS_BF16, BS_BF16, 0, 0, 0, 0, BS_REASON_NONE},
-               {BS_F32, BS_F32, 0, 0, 0, 0, BS_REASON_DTYPE},
-               {BS_F16, BS_F32, 0, 0, 0, 0, BS_REASON_DTYPE},
-               {BS_F8E4M3, BS_BF16, 0, 0, 0, 0, BS_REASON_NOT_BUILT},
-               {BS_F16, BS_F16, 0, 1, 0, 0, BS_REASON_LIB_VERSION},
-               {BS_F16, BS_F16, 0, 2, 0, 0, BS_REASON_LIB_VERSION},
-               {BS_F16, BS_F16, 0, 0, 3, 0, BS_REASON_NOT_BUILT},
-               {BS_F16, BS_F16, 0, 0, 0, 2.0, BS_REASON_NOT_BUILT},
-               {BS_F16, BS_F16, BS_QUERY_TOKENWISE, 0, 0, 0, BS_REASON_DISABLED}};
+  } cases[] = {{BS_BF16, BS_BF16, 0, 0, 0, 0, 0, BS_REASON_NONE},
+               {BS_F32, BS_F32, 0, 0, 0, 0, 0, BS_REASON_DTYPE},
+               {BS_F16, BS_F32, 0, 0, 0, 0, 0, BS_REASON_DTYPE},
+               {BS_F8E4M3, BS_BF16, 0, 0, 0, 0, 0, BS_REASON_NOT_BUILT},
+               {BS_F16, BS_F16, 0, 1, 0, 0, 0, BS_REASON_LIB_VERSION},
+               {BS_F16, BS_F16, 0, 2, 0, 0, 0, BS_REASON_LIB_VERSION},
+               {BS_F16, BS_F16, 0, 0, 3, 0, 0, BS_REASON_NOT_BUILT},
+               {BS_F16, BS_F16, 0, 0, 0, 0, 2.0, BS_REASON_NOT_BUILT},
+               {BS_F16, BS_F16, 0, 0, 0, 1, 0, BS_REASON_NOT_BUILT},
+               {BS_F16, BS_F16, BS_QUERY_TOKENWISE, 0, 0, 0, 0, BS_REASON_DISABLED}};
   pl p;
   dnn_open(&p, "plain=1", DNN_STANDIN);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -280,6 +281,7 @@ START_TEST(refused) {
     c.query.flags = cases[i].flags;
     c.query.attrs[0] = cases[i].causal;
     c.query.attrs[1] = cases[i].left;
+    c.query.attrs[3] = cases[i].zeros;
     c.query.numbers[1] = cases[i].softcap;
     const char *text = answer_of(&p, &c.query, &reason);
     ck_assert_msg(reason == cases[i].reason, "case %zu: %u, %s", i, reason, text);

@@ -2,8 +2,10 @@
  * split_case.h - models of tests as graphs behind their passes, for tests of what is split over ranks. */
 #ifndef BS_TESTS_GRAPH_SPLIT_CASE_H
 #define BS_TESTS_GRAPH_SPLIT_CASE_H
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/api.h"
+#include "graph/run/session.h"
 #include "graph/split/pair.h"
 #include "lab/model/builtin.h"
 #include "lab/model/model.h"
@@ -15,6 +17,8 @@ static bs_context *split_context;
 static bs_model split_made;    /* builtin:NAME */
 static bs_graph *split_opened; /* of another one */
 static bs_error split_err;
+enum { SPLIT_MOST_PORTS = 16 };
+static unsigned char split_inputs[SPLIT_MOST_PORTS][1 << 16];
 
 static inline void split_ok(int32_t rc, const char *what) {
   ck_assert_msg(rc == BS_OK, "%s: %s %s", what, split_err.id, split_err.message);
@@ -118,6 +122,32 @@ static inline bs_graph *split_open(const char *name) {
   }
   split_ok(bs_graph_finish(split_opened, &split_err), name);
   return split_opened;
+}
+
+/* Whole numbers are 0 and 1, which are masks, kinds and tokens of every model. */
+static inline void split_fill(void *data, const bs_tensor_desc *d, uint32_t port) {
+  uint64_t count = 1;
+  for (uint32_t i = 0; i < d->rank; i++) count *= (uint64_t)d->dims[i];
+  ck_assert_uint_le(count * BS_DTYPE_BYTES(d->dtype), sizeof split_inputs[0]);
+  for (uint64_t i = 0; i < count; i++) {
+    const uint64_t hash = (i + 31 * port + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+    const int real = bs_dtype_is_float(d->dtype);
+    bs_store_f64(d->dtype, data, (int64_t)i,
+                 real ? (double)(hash % 2001) / 1000 - 1 : (double)(port > 0 || hash % 3 == 0));
+  }
+}
+
+static inline void split_set_inputs(bs_session *s, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    bs_tensor_desc d = {.struct_size = sizeof d};
+    split_ok(bs_session_port(s, i, NULL, &d, &split_err), "port");
+    split_fill(split_inputs[i], &d, i);
+    bs_tensor t = {.struct_size = sizeof t, .dtype = d.dtype, .rank = d.rank, .data = split_inputs[i]};
+    memcpy(t.dims, d.dims, sizeof t.dims);
+    memcpy(t.strides, d.strides, sizeof t.strides);
+    t.bytes = sizeof split_inputs[i];
+    split_ok(bs_session_set(s, i, &t, &split_err), "set");
+  }
 }
 
 /* The graph of a model behind its passes. Symbols whose name has "batch" are 2, unless a model has one

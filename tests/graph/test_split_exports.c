@@ -3,11 +3,9 @@
  * rank, with nodes, counters and outputs that the check accepts, or a refusal with its reason. */
 #include <math.h>
 
-#include "core/base/dtype.h"
-#include "graph/run/session.h"
 #include "tests/graph/split_case.h"
 
-enum { TOKENS = 5, MOST_PORTS = 16, MOST_BYTES = 1 << 22 };
+enum { TOKENS = 5 };
 static const double tolerance = 1e-4; /* of the largest number of the output */
 
 static const char *const exports[] = {
@@ -23,8 +21,7 @@ static const char *const methods[] = {"row_parallel",
                                       "column_parallel+blockshock"};
 enum { EXPORTS = sizeof exports / sizeof exports[0], METHODS = sizeof methods / sizeof methods[0] };
 
-static unsigned char inputs[MOST_PORTS][1 << 16];
-static double *wanted[MOST_PORTS];
+static double *wanted[SPLIT_MOST_PORTS];
 static uint32_t layers_of_all, refused_of_all;
 
 static const bs_dim *const *dims_of(const gmodel *m, uint32_t *out_n) {
@@ -38,32 +35,6 @@ static const bs_dim *const *dims_of(const gmodel *m, uint32_t *out_n) {
   }
   *out_n = m->n_symbols;
   return list;
-}
-
-/* Whole numbers are 0 and 1, which are masks, kinds and tokens of every model. */
-static void fill(void *data, const bs_tensor_desc *d, uint32_t port) {
-  uint64_t count = 1;
-  for (uint32_t i = 0; i < d->rank; i++) count *= (uint64_t)d->dims[i];
-  ck_assert_uint_le(count * BS_DTYPE_BYTES(d->dtype), sizeof inputs[0]);
-  for (uint64_t i = 0; i < count; i++) {
-    const uint64_t hash = (i + 31 * port + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
-    const int real = bs_dtype_is_float(d->dtype);
-    bs_store_f64(d->dtype, data, (int64_t)i,
-                 real ? (double)(hash % 2001) / 1000 - 1 : (double)(port > 0 || hash % 3 == 0));
-  }
-}
-
-static void set_inputs(bs_session *s, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    bs_tensor_desc d = {.struct_size = sizeof d};
-    split_ok(bs_session_port(s, i, NULL, &d, &split_err), "port");
-    fill(inputs[i], &d, i);
-    bs_tensor t = {.struct_size = sizeof t, .dtype = d.dtype, .rank = d.rank, .data = inputs[i]};
-    memcpy(t.dims, d.dims, sizeof t.dims);
-    memcpy(t.strides, d.strides, sizeof t.strides);
-    t.bytes = sizeof inputs[i];
-    split_ok(bs_session_set(s, i, &t, &split_err), "set");
-  }
 }
 
 static uint64_t count_of(const bs_tensor *t) {
@@ -113,7 +84,7 @@ static void try_method(bs_graph *model, const char *name, const char *method, ui
                   ranks, split_err.id, split_err.message);
     refused_of_all++;
   } else {
-    set_inputs(s, m->n_inputs);
+    split_set_inputs(s, m->n_inputs);
     const int32_t checked = bs_session_check(s, NULL, NULL, &split_err);
     ck_assert_msg(checked == BS_OK, "%s by %s on %u ranks: %s %s", name, method, ranks, split_err.id,
                   split_err.message);
@@ -133,10 +104,10 @@ START_TEST(methods_give_what_one_rank_gives) {
   bs_session_options one = {.struct_size = sizeof one, .threads = 1};
   bs_session *s = NULL;
   one.dims = dims_of(m, &one.n_dims);
-  ck_assert_uint_le(m->n_inputs, MOST_PORTS);
-  ck_assert_uint_le(m->n_outputs, MOST_PORTS);
+  ck_assert_uint_le(m->n_inputs, SPLIT_MOST_PORTS);
+  ck_assert_uint_le(m->n_outputs, SPLIT_MOST_PORTS);
   split_ok(bs_session_open(split_context, model, &one, &s, &split_err), name);
-  set_inputs(s, m->n_inputs);
+  split_set_inputs(s, m->n_inputs);
   split_ok(bs_session_run(s, &split_err), name);
   keep_wanted(s, m->n_inputs, m->n_outputs);
   bs_session_close(s);

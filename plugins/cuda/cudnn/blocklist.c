@@ -21,7 +21,8 @@ const cuda_dnn_block cuda_dnn_blocklist[] = {
      "fp8: its output would be fp8, and causal_br and bias are none"},
     {FIRST, LAST, BS_F8E5M2, 0, BS_REASON_NOT_BUILT,
      "fp8: its output would be fp8, and causal_br and bias are none"},
-    {FIRST, LAST, 0, DNN_SOFTCAP | DNN_WINDOW, BS_REASON_NOT_BUILT, "softcap and windows"},
+    {FIRST, LAST, 0, DNN_SOFTCAP | DNN_WINDOW | DNN_ZEROS, BS_REASON_NOT_BUILT,
+     "softcap and windows, and zeros for NaN"},
     {FIRST, LAST, 0, DNN_CAUSAL | DNN_CAUSAL_LOWER | DNN_MASK | DNN_STATS | DNN_LENGTHS, BS_REASON_NOT_BUILT,
      "causal masks, bias, lengths and LSE"},
 };
@@ -37,6 +38,7 @@ uint32_t cuda_dnn_features(const bs_op_query *q) {
   if (q->args[CUDA_ATTEND_LENGTHS] != NULL) f |= DNN_LENGTHS;
   if (q->args[CUDA_ATTEND_LSE] != NULL) f |= DNN_STATS;
   if (of.softcap > 0.0) f |= DNN_SOFTCAP;
+  if (of.nan_gives_0 != 0) f |= DNN_ZEROS;
   return f;
 }
 

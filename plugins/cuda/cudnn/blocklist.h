@@ -12,7 +12,8 @@ enum cuda_dnn_feature {
   DNN_MASK = 1u << 3,
   DNN_LENGTHS = 1u << 4,
   DNN_STATS = 1u << 5, /* LSE */
-  DNN_SOFTCAP = 1u << 6
+  DNN_SOFTCAP = 1u << 6,
+  DNN_ZEROS = 1u << 7 /* for NaN */
 };
 
 typedef struct cuda_dnn_block {

@@ -21,7 +21,7 @@ enum {
 /* The parameters of a query other than its tensors. */
 typedef struct cuda_attend {
   double scale, softcap;
-  int64_t causal, left, right;
+  int64_t causal, left, right, nan_gives_0;
 } cuda_attend;
 
 /* 0 and a NO: the kernel `attention_rows` does not accept it, and so does no other. */

@@ -8,6 +8,7 @@
 #include "warp.h"
 
 #define ATTENTION_LIFT 8.0f
+#define ATTENTION_NO_POWER (-1e30f) /* a score whose power is 0 */
 #define ATTENTION_LOG2_E 1.4426950408889634f
 #define ATTENTION_LN2 0.69314718055994531f
 
@@ -44,7 +45,7 @@ typedef struct attention_args {
   uint32_t keys, stages, splits;
   uint32_t fast;              /* 1: the processor's own 2^x */
   uint32_t items, persistent; /* persistent 1: the blocks take one item after the other */
-  uint32_t reserved;
+  uint32_t nan_gives_0;       /* attrs[3]: the weights of a query whose scores have no sum are zeros */
 } attention_args;
 
 CUDA_FN const void *attention_at(const attention_view *v, uint32_t b, uint32_t h, int64_t row) {
@@ -170,35 +171,47 @@ CUDA_FN void attention_put_lse(const attention_args *a, uint32_t b, uint32_t h, 
   if (a->lse.data != 0) *(float *)(uintptr_t)attention_at(&a->lse, b, h, s) = lse;
 }
 
-/* A warp's step: query s of head h, key by key in their order, by chunks that begin at multiples of 32. */
+/* A warp's step: query s of head h, key by key in their order, by chunks that begin at multiples of 32. A
+ * second time by powers of zero, if the first one's have no sum and that is what the query asks. */
 CUDA_FN void attention_row(const attention_args *a, const cuda_at *at, uint32_t b, uint32_t h, int32_t s) {
   const attention_keys seen = attention_seen(a, attention_length(a, b), s);
   const float scale = a->scale * attention_factor(a, 0) * attention_factor(a, 1),
               out = attention_factor(a, 2);
   attention_sums of;
-  of.most = -INFINITY;
-  for (int l = 0; l < CUDA_LANES; l++) {
-    of.total[l] = 0.0f;
-    CUDA_UNROLL
-    for (int i = 0; i < ATTENTION_MOST / CUDA_WARP; i++) of.sums[i][l] = 0.0f;
-  }
-  CUDA_ROLL
-  for (int32_t key = seen.first / ATTENTION_CHUNK * ATTENTION_CHUNK; key < seen.end; key += ATTENTION_CHUNK) {
-    float scores[CUDA_LANES];
-    attention_scores(a, at, b, h, s, &seen, key, scale, scores);
-    attention_gather(a, at, b, h, key, scores, &of);
-  }
-  cuda_lanes_sum(of.total, CUDA_WARP);
-  const int none = of.total[0] == 0.0f; /* a seen key has a power; that of the largest score is 1 */
+  int zeros = 0, again;
+  do {
+    of.most = zeros ? 0.0f : -INFINITY;
+    for (int l = 0; l < CUDA_LANES; l++) {
+      of.total[l] = 0.0f;
+      CUDA_UNROLL
+      for (int i = 0; i < ATTENTION_MOST / CUDA_WARP; i++) of.sums[i][l] = 0.0f;
+    }
+    CUDA_ROLL
+    for (int32_t key = seen.first / ATTENTION_CHUNK * ATTENTION_CHUNK; key < seen.end;
+         key += ATTENTION_CHUNK) {
+      float scores[CUDA_LANES];
+      attention_scores(a, at, b, h, s, &seen, key, scale, scores);
+      for (int l = 0; l < CUDA_LANES; l++)
+        if (zeros && scores[l] != -INFINITY) scores[l] = ATTENTION_NO_POWER;
+      attention_gather(a, at, b, h, key, scores, &of);
+    }
+    cuda_lanes_sum(of.total, CUDA_WARP);
+    again = !zeros && a->nan_gives_0 != 0 && of.total[0] != of.total[0];
+    zeros |= again;
+  } while (again);
+  /* A seen key has a power; that of the largest score is 1. */
+  const int none = !zeros && of.total[0] == 0.0f;
+  const float total = zeros ? 1.0f : of.total[0];
   void *y = (void *)(uintptr_t)attention_at(&a->y, b, h, s);
   for (int l = 0; l < CUDA_LANES; l++) {
     CUDA_UNROLL
     for (int i = 0; i < ATTENTION_MOST / CUDA_WARP; i++) {
       const int32_t e = (int32_t)CUDA_LANE(at, l) + CUDA_WARP * i;
       if (e < a->E)
-        cuda_store_f32(a->y.dtype, y, e * a->y.strides[3], none ? 0.0f : of.sums[i][l] / of.total[l] * out);
+        cuda_store_f32(a->y.dtype, y, e * a->y.strides[3], none ? 0.0f : of.sums[i][l] / total * out);
     }
-    if (CUDA_LANE(at, l) == 0) attention_put_lse(a, b, h, s, none ? -INFINITY : of.most + logf(of.total[0]));
+    if (CUDA_LANE(at, l) == 0)
+      attention_put_lse(a, b, h, s, none ? -INFINITY : zeros ? NAN : of.most + logf(total));
   }
 }
 

@@ -36,10 +36,6 @@ int cuda_attend_legal(const bs_op_query *q, bs_op_answer *out) {
     (void)cuda_answer_no(out, BS_REASON_RANK, "needs eight arguments");
     return 0;
   }
-  if (q->attrs[3] != 0) {
-    (void)cuda_answer_no(out, BS_REASON_NOT_BUILT, "no zeros for NaN");
-    return 0;
-  }
   for (uint32_t i = 0; i < CUDA_ATTEND_ARGS; i++) {
     const int optional = i >= CUDA_ATTEND_MASK && i != CUDA_ATTEND_Y;
     const bs_tensor_desc *d = q->args[i];
@@ -61,7 +57,7 @@ int cuda_attend_legal(const bs_op_query *q, bs_op_answer *out) {
 }
 
 cuda_attend cuda_attend_of(const bs_op_query *q) {
-  const cuda_attend of = {q->numbers[0], q->numbers[1], q->attrs[0], q->attrs[1], q->attrs[2]};
+  const cuda_attend of = {q->numbers[0], q->numbers[1], q->attrs[0], q->attrs[1], q->attrs[2], q->attrs[3]};
   return of;
 }
 
@@ -125,6 +121,7 @@ void cuda_attend_args(const cuda_attend *of, bs_tensor *const *t, attention_args
   out->causal = (uint32_t)of->causal;
   out->scale = (float)of->scale;
   out->softcap = (float)of->softcap;
+  out->nan_gives_0 = of->nan_gives_0 != 0;
   out->pieces = out->D % 4 == 0 && by_four(&out->q) && by_four(&out->k);
   out->splits = 1;
 }
