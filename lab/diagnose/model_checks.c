@@ -189,6 +189,51 @@ static double asleep(const json_t *profile, size_t *out_n, const json_t **out_wo
   return sum;
 }
 
+static int on_host(const json_t *node) {
+  return strncmp(bs_get_text(node, "serves"), "cpu:", 4) == 0 || on_ref(node);
+}
+
+/* What one run of the whole plan waits for a device and copies; no waits: it has none. */
+static int32_t one_run(const diag_model *m, uint64_t *out_waits, uint64_t *out_copied, bs_error *err) {
+  enum { BEFORE = 2 }; /* node by node, and captured */
+  bs_session_stats before = {.struct_size = sizeof before}, after = {.struct_size = sizeof after};
+  diag_session s = {0};
+  int32_t rc = diag_session_asked(m, &s, err);
+  for (int i = 0; rc == BS_OK && i < BEFORE; i++) rc = diag_session_run(&s, err);
+  if (rc == BS_OK) rc = bs_session_stats_get(s.session, &before, err);
+  if (rc == BS_OK) rc = diag_session_run(&s, err);
+  if (rc == BS_OK) rc = bs_session_stats_get(s.session, &after, err);
+  *out_waits = after.host_waits - before.host_waits;
+  *out_copied = after.copied_bytes - before.copied_bytes;
+  diag_session_close(&s);
+  return rc;
+}
+
+/* A run waits for a device once, at its end, and twice for each node between that the host computes. */
+static int32_t device_waits(bs_diagnosis *d, const diag_model *m, uint64_t waits, uint64_t copied,
+                            bs_error *err) {
+  const diag_change change = {.profile = 1, .share = 1};
+  const json_t *nodes = json_object_get(m->explain, "nodes");
+  json_t *profile = NULL;
+  size_t n = 0;
+  const json_t *first = first_of(nodes, on_host, &n);
+  bs_fact(d, "waits for the device in a run", (double)waits, "");
+  bs_fact(d, "copied between host and device in a run", (double)copied, "bytes");
+  bs_fact(d, "nodes on the host", (double)n, "");
+  if (first == NULL) return BS_OK;
+  const int32_t rc = profile_of(d, m, &change, &profile, err);
+  if (rc == BS_OK)
+    bs_find(
+        d, seconds_of(profile, nodes, on_host), NULL,
+        "%zu node%s of the host between those of the device: a run waits %llu times and copies %llu bytes; "
+        "the first is %s of '%.100s' (%.160s)",
+        n, n == 1 ? "" : "s", (unsigned long long)waits, (unsigned long long)copied, bs_get_text(first, "op"),
+        bs_get_text(first, "origin"), bs_get_text(first, "reason"));
+  json_decref(profile);
+  return rc;
+}
+
+/* A profile of a device waits for each node. So the waits of a device are counted in a run of the plan. */
 int32_t diag_model_waits(bs_diagnosis *d, diag_model *m, bs_error *err) {
   /* One thread: members of a team sleep between products. */
   const diag_change change = {.profile = 1, .threads = 1, .share = m->request.threads == 1};
@@ -196,12 +241,13 @@ int32_t diag_model_waits(bs_diagnosis *d, diag_model *m, bs_error *err) {
   const json_t *worst = NULL;
   size_t n = 0;
   double longest = 0;
-  const int32_t rc = profile_of(d, m, &change, &profile, err);
+  uint64_t waits = 0, copied = 0;
+  int32_t rc = one_run(m, &waits, &copied, err);
+  if (rc != BS_OK || waits > 0) return rc != BS_OK ? rc : device_waits(d, m, waits, copied, err);
+  rc = profile_of(d, m, &change, &profile, err);
   if (rc != BS_OK) return rc;
   const double sum = asleep(profile, &n, &worst, &longest);
   bs_fact(d, "nodes in which the thread sleeps", (double)n, "");
-  bs_fact(d, "waits for a device in all runs so far", (double)m->stats.host_waits, "");
-  bs_fact(d, "copied between host and device in all runs so far", (double)m->stats.copied_bytes, "bytes");
   if (n > 0)
     bs_find(d, sum, NULL,
             "in %zu node%s the thread sleeps in most runs, %.3g ms a run: a host wait; the longest is %s of "
