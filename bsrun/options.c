@@ -174,6 +174,8 @@ const args_meaning args_meanings[OPT_COUNT_] = {
          "threads or the instruction set; ranks, with --method: and not on 1, 2, 4 or 8 ranks; default: "
          "runs, "
          "equal from run to run"},
+    [OPT_WITH_NCU] = {"ncu", 0, 0, OPT_WITH, NULL,
+                      "a second run under Nsight Compute (ncu, of PATH or of the CUDA toolkit)"},
     [OPT_VERIFY] = {"verify", 0, 0, 0, NULL,
                     "first compare the outputs with those of the graph as written, in f64"},
     [OPT_COUNTERS] = {"counters", 0, 0, 0, "on|off",

@@ -64,6 +64,35 @@ static void print_head(const json_t *record) {
   printf("\n\n");
 }
 
+static const bs_field kernels[] = {{"kernel", "KERNEL", 0, 0},
+                                   {"launches", "LAUNCHES", BS_FIELD_RIGHT, 0},
+                                   {"seconds", "s BY NCU", BS_FIELD_RIGHT, 4},
+                                   {"tensor_percent", "% TENSOR", BS_FIELD_RIGHT, 3},
+                                   {"sm_percent", "% SM", BS_FIELD_RIGHT, 3},
+                                   {"dram_percent", "% DRAM", BS_FIELD_RIGHT, 3},
+                                   {"warps_percent", "% WARPS", BS_FIELD_RIGHT, 3},
+                                   {"registers", "REGISTERS", BS_FIELD_RIGHT, 4},
+                                   {"bank_conflicts", "BANK CONFLICTS", BS_FIELD_RIGHT, 4},
+                                   {"long_scoreboard", "LONG SCOREBOARD", BS_FIELD_RIGHT, 3}};
+
+/* What ncu said of each kernel (profile kernel --with ncu). */
+static int32_t print_kernels(const json_t *record, int format, bs_error *err) {
+  json_t *rows = json_array(), *kernel;
+  size_t i;
+  json_array_foreach(json_object_get(record, "ncu_kernels"), i, kernel) {
+    json_t *row = json_copy(kernel);
+    json_object_update(row, json_object_get(kernel, "ncu"));
+    json_array_append_new(rows, row);
+  }
+  int32_t rc = BS_OK;
+  if (json_array_size(rows) > 0) {
+    rc = bs_report_print(stdout, format, kernels, sizeof kernels / sizeof kernels[0], rows, err);
+    printf("\n");
+  }
+  json_decref(rows);
+  return rc;
+}
+
 /* Findings that hold or are not known; those that do not hold are for machines. */
 static json_t *shown_findings(const json_t *record) {
   json_t *rows = json_array(), *row;
@@ -90,6 +119,7 @@ static int32_t print_readable(const json_t *record, int format, bs_error *err) {
   if (json_array_size(all) > SLOWEST)
     printf("and %zu more parts (-o json)\n", json_array_size(all) - SLOWEST);
   if (json_array_size(most) > 0) printf("\n");
+  if (rc == BS_OK) rc = print_kernels(record, format, err);
   if (rc == BS_OK && json_array_size(held) > 0)
     rc = bs_report_print(stdout, format, findings, sizeof findings / sizeof findings[0], held, err);
   else if (rc == BS_OK)
@@ -175,7 +205,8 @@ int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, 
     bsrun_interruptible(
         "what was timed until then is above, and is not kept; the same command profiles again");
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "cpu", err);
+  if (rc == BS_OK)
+    rc = bs_profile_judge(record, rules != NULL ? rules : args_has(a, "ncu") ? "ncu" : "cpu", err);
   if (rc == BS_OK && bsrun_keeps(a) && !stopped) rc = keep(a, record, kept, &folder, err);
   if (rc == BS_OK) bsrun_warn_load(json_object_get(record, "conditions"));
   if (rc == BS_OK) rc = profile_print(a, record, 0, 1, err);

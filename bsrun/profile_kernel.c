@@ -2,13 +2,19 @@
  * profile_kernel.c - `bsrun profile kernel` and `bsrun profile ncu`: one kernel, measured here or by Nsight
  * Compute. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bsrun/opening.h"
 #include "bsrun/profile.h"
 #include "core/base/error.h"
 #include "lab/config/experiment.h"
+#include "lab/json.h"
 #include "lab/measure/machine.h"
+#include "lab/profile/ncu_start.h"
+
+enum { NCU_WORDS = 200 };
 
 static const args_option options[] = {
     PROFILE_OPTIONS,
@@ -17,6 +23,8 @@ static const args_option options[] = {
     {OPT_THREADS, "default: all cores", 0},
     {OPT_SECONDS, "of the calls; default: 1", 0},
     {OPT_SEED, "of the inputs; default: 1", 0},
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_NCU, NULL, 0},
     {OPT_OUT, NULL, 0},
     {OPT_RUN_ID, NULL, 0},
     {OPT_PLUGIN, NULL, 0},
@@ -71,6 +79,60 @@ static int32_t read_provider(const args *a, char *room, size_t size, bs_kernel_s
   return BS_OK;
 }
 
+/* ---- under ncu ---------------------------------------------------------------------------------- */
+
+/* Keeps all kernels of the record as ncu_kernels, and as ncu the one that took longest. */
+static int32_t keep_kernel(void *user, const json_t *kernel, size_t at, size_t all, bs_error *err) {
+  json_t *record = user, *kernels = json_object_get(record, "ncu_kernels");
+  const json_t *ncu = json_object_get(kernel, "ncu"), *most = json_object_get(record, "ncu");
+  (void)at;
+  (void)all;
+  int failed = json_array_append(kernels, (json_t *)(uintptr_t)kernel);
+  if (most == NULL || bs_get_number(ncu, "seconds") > bs_get_number(most, "seconds"))
+    failed |= json_object_set(record, "ncu", (json_t *)(uintptr_t)ncu);
+  return failed == 0 ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+}
+
+/* A command line that grows. */
+typedef struct command {
+  char *words[NCU_WORDS];
+  size_t n;
+} command;
+
+/* Appends --NAME VALUE for each value that the option was given. */
+static int32_t repeat_option(const args *a, const char *option, command *c, bs_error *err) {
+  const char **values = NULL;
+  size_t count = 0;
+  int32_t rc = args_values(a, option + 2, &values, &count, err);
+  if (rc == BS_OK && c->n + 2 * count >= NCU_WORDS)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%s: too many values for ncu", option);
+  for (size_t i = 0; rc == BS_OK && i < count; i++) {
+    c->words[c->n++] = (char *)(uintptr_t)option;
+    c->words[c->n++] = (char *)(uintptr_t)values[i];
+  }
+  free(values);
+  return rc;
+}
+
+/* The same kernel by a second process, for a short time: Nsight's own times are no benchmark's. */
+static int32_t run_under_ncu(const args *a, json_t *record, bs_error *err) {
+  static const char *const same[] = {"--backend", "--provider", "--threads", "--seed", "--plugin", "--set"};
+  static const double silence_s = 300;
+  char self[4096];
+  command c = {{self, "profile", "kernel", (char *)(uintptr_t)a->words[0], "--seconds", "0.01", "--counters",
+                "off", "--out", "off", "--quiet"},
+               11};
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0) return bs_error_set(err, BS_UNAVAILABLE, "BS-NCU-FAILED", "/proc/self/exe cannot be read");
+  self[length] = '\0';
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < sizeof same / sizeof same[0]; i++)
+    rc = repeat_option(a, same[i], &c, err);
+  if (rc == BS_OK && json_object_set_new(record, "ncu_kernels", json_array()) != 0)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  return rc == BS_OK ? bs_ncu_start(c.words, silence_s, keep_kernel, record, err) : rc;
+}
+
 static int32_t run(const args *a, bs_error *err) {
   bs_profile_options how = {0};
   bs_kernel_problem problem;
@@ -94,8 +156,11 @@ static int32_t run(const args *a, bs_error *err) {
   setup.context = context;
   if (rc == BS_OK) rc = make_config(&setup, text, &config, err);
   if (rc == BS_OK) rc = bs_profile_kernel(&setup, &how, &record, err);
+  /* What was timed is kept and printed also where ncu fails: its findings are UNKNOWN then. */
+  const int32_t ncu = rc == BS_OK && args_has(a, "ncu") ? run_under_ncu(a, record, err) : BS_OK;
   const profile_kept kept = {.context = context, .config = config, .phase = "profile_kernel", .name = text};
   if (rc == BS_OK) rc = profile_finish(a, record, &kept, err);
+  if (rc == BS_OK) rc = ncu;
   json_decref(record);
   bs_config_free(config);
   fflush(stdout);
@@ -112,7 +177,8 @@ const bsrun_verb profile_kernel = {
         "'matmul n4096k4096b64:f32' or 'matmul24 n4096k4096b64:bf16'.\n",
     .examples =
         "  bsrun profile kernel b1h4s256d64:f32 --seconds 0.2\n"
-        "  bsrun profile kernel 'matmul n1024k1024b64:bf16' --counters off\n",
+        "  bsrun profile kernel 'matmul n1024k1024b64:bf16' --counters off\n"
+        "  bsrun profile kernel mission:bf16 --plugin cuda --backend cuda --provider cuda:mma --with ncu\n",
     .options = options,
     .run = run,
     .min_words = 1,

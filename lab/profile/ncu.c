@@ -14,10 +14,10 @@ enum { MOST_BYTES = 64 << 20, MOST_CELLS = 4096 };
 
 /* Percentages of a peak may be a little over 100, since ncu measures in several passes. */
 static const bs_ncu_range percent = {0, 110}, time = {1e-15, 1e15}, registers = {0, 1024},
-                          anything = {-1e300, 1e300};
+                          counted = {0, 1e18}, anything = {-1e300, 1e300};
 
-static const char *const keys[] = {"tensor_percent", "dram_percent", "sm_percent",
-                                   "warps_percent",  "seconds",      "registers"};
+static const char *const keys[] = {"tensor_percent", "dram_percent", "sm_percent",     "warps_percent",
+                                   "seconds",        "registers",    "bank_conflicts", "long_scoreboard"};
 enum { N_KEYS = sizeof keys / sizeof keys[0], SECONDS = 4 };
 
 /* Names of ncu's metrics, on the raw page and in the sections, and their keys here. */
@@ -40,6 +40,9 @@ static const struct metric {
     {"Duration", SECONDS, &time},
     {"launch__registers_per_thread", 5, &registers},
     {"Registers Per Thread", 5, &registers},
+    /* of shared memory; and warps that wait for device memory, a warp that issues */
+    {"l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 6, &counted},
+    {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio", 7, &counted},
 };
 enum { N_METRICS = sizeof metrics / sizeof metrics[0] };
 
@@ -298,16 +301,14 @@ static int32_t read_file(const char *path, char **out, bs_error *err) {
   return BS_OK;
 }
 
-int32_t bs_ncu_read(const char *path, bs_ncu_take take, void *user, bs_error *err) {
-  char *text;
-  int32_t rc = read_file(path, &text, err);
-  if (rc != BS_OK) return rc;
+int32_t bs_ncu_read_text(char *text, const char *name, bs_ncu_take take, void *user, bs_error *err) {
+  int32_t rc = BS_OK;
   table *t = calloc(1, sizeof *t);
   if (t != NULL) t->places = json_object();
   if (t == NULL || t->places == NULL) {
     rc = bs_no_memory(err, "a file of ncu");
   } else {
-    t->path = path;
+    t->path = name;
     t->err = err;
     rc = read_lines(t, strncmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text);
     json_decref(t->places);
@@ -316,6 +317,14 @@ int32_t bs_ncu_read(const char *path, bs_ncu_take take, void *user, bs_error *er
     free(t->kernels);
   }
   free(t);
+  return rc;
+}
+
+int32_t bs_ncu_read(const char *path, bs_ncu_take take, void *user, bs_error *err) {
+  char *text;
+  int32_t rc = read_file(path, &text, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_ncu_read_text(text, path, take, user, err);
   free(text);
   return rc;
 }
