@@ -27,6 +27,7 @@ typedef struct cuda_state {
   uint64_t contexts;       /* a bit for each ordinal whose primary context is kept (device.c) */
   uint32_t devices;        /* opened, and not closed: work that has not ended may still use its context */
   uint32_t kernels_told;   /* resources.c has reported the kernels' needs: once, not for each rank */
+  char without[512];       /* the parameter: ",topk,normalize," */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
 

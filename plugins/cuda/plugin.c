@@ -41,6 +41,9 @@ static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_STRING, "nvml", "auto", NULL, NULL,
      "path of NVML, which tells the device's clock; auto: libnvidia-ml.so.1 as the system finds it; off: "
      "none"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "without", "", NULL, NULL,
+     "ops that the plugin does not serve, for example topk,normalize: others serve them, of models on the "
+     "host"},
 };
 
 static int32_t configure(cuda_state *state, bs_error *err) {
@@ -73,22 +76,99 @@ static int32_t configure(cuda_state *state, bs_error *err) {
   return rc;
 }
 
+static const struct {
+  uint32_t kind;
+  const void *vtable;
+} things[] = {
+    {BS_KIND_BACKEND, &cuda_backend},
+    {BS_KIND_OP, &cuda_convert},
+    {BS_KIND_OP, &cuda_matmul},
+    {BS_KIND_OP, &cuda_rows},
+    {BS_KIND_OP, &cuda_matmul_dx},
+    {BS_KIND_OP, &cuda_matmul_dw},
+    {BS_KIND_OP, &cuda_matmul_update},
+    {BS_KIND_OP, &cuda_matmul24},
+    {BS_KIND_OP, &cuda_matmul24_dx},
+    {BS_KIND_OP, &cuda_matmul24_dw},
+    {BS_KIND_OP, &cuda_matmul24_update},
+    {BS_KIND_OP, &cuda_activate},
+    {BS_KIND_OP, &cuda_activate_dx},
+    {BS_KIND_OP, &cuda_tree_sum},
+    {BS_KIND_OP, &cuda_dequantize_sum},
+    {BS_KIND_OP, &cuda_dequantize_product},
+    {BS_KIND_OP, &cuda_gather_columns},
+    {BS_KIND_OP, &cuda_scatter_columns},
+    {BS_KIND_OP, &cuda_quantize_groups},
+    {BS_KIND_OP, &cuda_sgd_update},
+    {BS_KIND_OP, &cuda_adamw_update},
+    {BS_KIND_OP, &cuda_expand24},
+    {BS_KIND_OP, &cuda_scaled_matmul},
+    {BS_KIND_OP, &cuda_loss_gradient},
+    {BS_KIND_OP, &cuda_attention},
+    {BS_KIND_OP, &cuda_attention_rows},
+    {BS_KIND_OP, &cuda_contract},
+    {BS_KIND_OP, &cuda_dnn_attention},
+    {BS_KIND_OP, &cuda_splt_matmul24},
+    {BS_KIND_OP, &cuda_take},
+    {BS_KIND_OP, &cuda_put_op},
+    {BS_KIND_OP, &cuda_topk},
+    {BS_KIND_OP, &cuda_normalize},
+    {BS_KIND_OP, &cuda_reduce_op},
+    {BS_KIND_OP, &cuda_scan},
+    {BS_KIND_OP, &cuda_map},
+    {BS_KIND_COMM, &cuda_comm_devlocal},
+    {BS_KIND_COMM, &cuda_comm_nccl},
+};
+enum { THINGS = sizeof things / sizeof things[0] };
+
+/* The parameter `without`: op names with commas around each. */
+static int is_left_out(const cuda_state *state, const char *op) {
+  char word[64];
+  snprintf(word, sizeof word, ",%s,", op);
+  return strstr(state->without, word) != NULL;
+}
+
+static int serves(const char *op, size_t length) {
+  for (size_t i = 0; i < THINGS; i++) {
+    const bs_op_impl *impl = things[i].vtable;
+    if (things[i].kind == BS_KIND_OP && strlen(impl->op) == length && strncmp(impl->op, op, length) == 0)
+      return 1;
+  }
+  return 0;
+}
+
+static int32_t read_without(cuda_state *state, const char *list, bs_error *err) {
+  size_t n;
+  for (const char *at = list; *at != '\0'; at += n + (at[n] == ',')) {
+    n = strcspn(at, ",");
+    if (serves(at, n)) continue;
+    bs_fail(err, BS_CONFIG, "BS-CUDA-WITHOUT", "plugins.cuda.without: '%.*s' is no op of this plugin",
+            n < 60 ? (int)n : 60, at);
+    bs_fail_hint(err, "bsrun plugins inspect cuda lists them; for example topk,normalize");
+    return BS_CONFIG;
+  }
+  if (snprintf(state->without, sizeof state->without, ",%s,", list) >= (int)sizeof state->without)
+    return bs_fail(err, BS_CONFIG, "BS-CUDA-WITHOUT", "plugins.cuda.without: the list is too long");
+  return BS_OK;
+}
+
 static int32_t register_one(cuda_state *state, uint32_t kind, const void *vtable, bs_error *err) {
   BS_HERE_LOC(here);
+  if (kind == BS_KIND_OP && is_left_out(state, ((const bs_op_impl *)vtable)->op)) return BS_OK;
   return state->host->register_thing(state->host->ctx, state->self, kind, vtable, state, &here, err);
 }
 
 /* Products by cuBLASLt, and what steps the weights that they have packed. */
 static int32_t register_products(cuda_state *state, bs_error *err) {
 #if defined(BS_CUDA_LT)
-  const bs_op_impl *const things[] = {&cuda_lt_matmul,        &cuda_lt_matmul_dx,     &cuda_lt_matmul_dw,
-                                      &cuda_lt_matmul_update, &cuda_lt_scaled_matmul, &state->steps[0],
-                                      &state->steps[1]};
+  const bs_op_impl *const products[] = {&cuda_lt_matmul,        &cuda_lt_matmul_dx,     &cuda_lt_matmul_dw,
+                                        &cuda_lt_matmul_update, &cuda_lt_scaled_matmul, &state->steps[0],
+                                        &state->steps[1]};
   state->steps[0] = cuda_sgd_update;
   state->steps[1] = cuda_adamw_update;
   state->steps[0].name = state->steps[1].name = CUDA_LT;
-  for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
-    const int32_t rc = register_one(state, BS_KIND_OP, things[i], err);
+  for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+    const int32_t rc = register_one(state, BS_KIND_OP, products[i], err);
     if (rc != BS_OK) return rc;
   }
 #else
@@ -99,50 +179,7 @@ static int32_t register_products(cuda_state *state, bs_error *err) {
 }
 
 static int32_t register_all(cuda_state *state, bs_error *err) {
-  static const struct {
-    uint32_t kind;
-    const void *vtable;
-  } things[] = {
-      {BS_KIND_BACKEND, &cuda_backend},
-      {BS_KIND_OP, &cuda_convert},
-      {BS_KIND_OP, &cuda_matmul},
-      {BS_KIND_OP, &cuda_rows},
-      {BS_KIND_OP, &cuda_matmul_dx},
-      {BS_KIND_OP, &cuda_matmul_dw},
-      {BS_KIND_OP, &cuda_matmul_update},
-      {BS_KIND_OP, &cuda_matmul24},
-      {BS_KIND_OP, &cuda_matmul24_dx},
-      {BS_KIND_OP, &cuda_matmul24_dw},
-      {BS_KIND_OP, &cuda_matmul24_update},
-      {BS_KIND_OP, &cuda_activate},
-      {BS_KIND_OP, &cuda_activate_dx},
-      {BS_KIND_OP, &cuda_tree_sum},
-      {BS_KIND_OP, &cuda_dequantize_sum},
-      {BS_KIND_OP, &cuda_dequantize_product},
-      {BS_KIND_OP, &cuda_gather_columns},
-      {BS_KIND_OP, &cuda_scatter_columns},
-      {BS_KIND_OP, &cuda_quantize_groups},
-      {BS_KIND_OP, &cuda_sgd_update},
-      {BS_KIND_OP, &cuda_adamw_update},
-      {BS_KIND_OP, &cuda_expand24},
-      {BS_KIND_OP, &cuda_scaled_matmul},
-      {BS_KIND_OP, &cuda_loss_gradient},
-      {BS_KIND_OP, &cuda_attention},
-      {BS_KIND_OP, &cuda_attention_rows},
-      {BS_KIND_OP, &cuda_contract},
-      {BS_KIND_OP, &cuda_dnn_attention},
-      {BS_KIND_OP, &cuda_splt_matmul24},
-      {BS_KIND_OP, &cuda_take},
-      {BS_KIND_OP, &cuda_put_op},
-      {BS_KIND_OP, &cuda_topk},
-      {BS_KIND_OP, &cuda_normalize},
-      {BS_KIND_OP, &cuda_reduce_op},
-      {BS_KIND_OP, &cuda_scan},
-      {BS_KIND_OP, &cuda_map},
-      {BS_KIND_COMM, &cuda_comm_devlocal},
-      {BS_KIND_COMM, &cuda_comm_nccl},
-  };
-  for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
+  for (size_t i = 0; i < THINGS; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
     if (rc != BS_OK) return rc;
   }
@@ -176,7 +213,10 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
     host->free(host->ctx, state);
     return rc;
   }
+  bs_value without = {.struct_size = (uint32_t)sizeof without};
   rc = configure(state, err);
+  if (rc == BS_OK) rc = host->param_get(host->ctx, self, "without", &without, err);
+  if (rc == BS_OK) rc = read_without(state, without.s != NULL ? without.s : "", err);
   if (rc == BS_OK) rc = register_all(state, err);
   if (rc != BS_OK) {
     (void)deactivate(state, NULL);

@@ -23,12 +23,13 @@ static inline const char *standin_path(void) {
   return path;
 }
 
-/* `driver` NULL: the stand-in, as `setup` (BS_CUDA_STANDIN; may be NULL) makes it. */
-static inline over over_open(const char *driver, const char *setup) {
+/* `driver` NULL: the stand-in, as `setup` (BS_CUDA_STANDIN; may be NULL) makes it. more: a further parameter,
+ * or NULL. */
+static inline int32_t over_try(const char *driver, const char *setup, const char *more, over *out,
+                               bs_error *err) {
   char param[1200];
-  const char *dirs[] = {getenv("BS_TEST_PLUGIN_DIR")}, *params[] = {param};
-  bs_error err = BS_ERROR_INIT;
-  over o = {NULL, NULL, NULL};
+  const char *dirs[] = {getenv("BS_TEST_PLUGIN_DIR")}, *params[] = {param, more};
+  *out = (over){NULL, NULL, NULL};
   snprintf(param, sizeof param, "cuda.driver=%s", driver != NULL ? driver : standin_path());
   if (setup != NULL) setenv("BS_CUDA_STANDIN", setup, 1);
   const bs_context_options options = {.struct_size = sizeof options,
@@ -36,11 +37,19 @@ static inline over over_open(const char *driver, const char *setup) {
                                       .plugin_dirs = dirs,
                                       .n_plugin_dirs = 1,
                                       .params = params,
-                                      .n_params = 1};
-  int32_t rc = bs_context_open(&options, &o.context, &err);
-  if (rc == BS_OK) rc = bs_find_backend(o.context, "cuda", &o.b, &o.state, &err);
+                                      .n_params = more != NULL ? 2 : 1};
+  const int32_t rc = bs_context_open(&options, &out->context, err);
+  return rc == BS_OK ? bs_find_backend(out->context, "cuda", &out->b, &out->state, err) : rc;
+}
+static inline over over_open_with(const char *driver, const char *setup, const char *more) {
+  over o;
+  bs_error err = BS_ERROR_INIT;
+  const int32_t rc = over_try(driver, setup, more, &o, &err);
   ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
   return o;
+}
+static inline over over_open(const char *driver, const char *setup) {
+  return over_open_with(driver, setup, NULL);
 }
 
 /* What the stand-in says; it must have been opened by the plugin. */

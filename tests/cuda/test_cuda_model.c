@@ -149,6 +149,51 @@ START_TEST(decode_is_replayed) {
 }
 END_TEST
 
+/* Ops that a parameter takes away run on the host between two captures: right, and counted. */
+static void host_ops(void *user, const bs_node_check *row) {
+  unsigned *n = user;
+  ck_assert_msg(row->ok, "%s of %s by %s: %s", row->op, row->origin, row->serves, row->reason);
+  const int taken = strcmp(row->op, "normalize") == 0 || strcmp(row->op, "take") == 0;
+  ck_assert_msg((strncmp(row->serves, "cuda:", 5) != 0) == taken, "%s by %s", row->op, row->serves);
+  *n += (unsigned)taken;
+}
+START_TEST(ops_that_are_taken_away) {
+  int64_t ids[] = {3, 1, 4, 1, 2, 0, 4, 2, 3, 1};
+  const bs_dim dim = {.struct_size = sizeof dim, .name = "sequence", .size = 1}, *const list[] = {&dim};
+  bs_session *s[2] = {NULL, NULL};
+  bs_session_stats stats = {.struct_size = sizeof stats};
+  unsigned taken = 0;
+  cuda = over_open_with(NULL, "", "cuda.without=topk,normalize,take");
+  split_context = cuda.context;
+  bs_graph *model = split_open(models[_i]);
+  split_ok(try_open(model, PROMPT, &s[0]), "open");
+  split_ok(set_ids(s[0], ids, 10), "set");
+  split_ok(bs_session_check(s[0], host_ops, &taken, &split_err), "check");
+  split_ok(bs_session_stats_get(s[0], &stats, &split_err), "stats");
+  ck_assert_uint_gt(taken, 0);
+  ck_assert_uint_eq(stats.fallback_nodes, taken);
+  split_ok(open_on(model, "ref", PROMPT, &s[1]), "open on ref");
+  for (int i = 0; i < 2; i++) {
+    split_ok(bs_session_cache(s[i], 0, &split_err), "empty");
+    split_ok(set_ids(s[i], ids, 10), "set");
+    split_ok(bs_session_run(s[i], &split_err), "prompt");
+    split_ok(bs_session_bind(s[i], list, 1, &split_err), "bind");
+  }
+  for (int i = 0; i < 4; i++) same_step(s[0], s[1], PROMPT + i, i % 5); /* by nodes, captured, replayed */
+  ck_assert_uint_gt(calls_of("cuGraphLaunch"), 0);
+  bs_session_close(s[0]);
+  bs_session_close(s[1]);
+  nothing_lives();
+}
+END_TEST
+
+START_TEST(an_op_that_is_none) {
+  ck_assert_int_ne(over_try(NULL, "", "cuda.without=take,topkk", &cuda, &split_err), BS_OK);
+  ck_assert_msg(strstr(split_err.message, "'topkk' is no op") != NULL, "%s", split_err.message);
+  split_context = cuda.context;
+}
+END_TEST
+
 static const char *const failing[] = {
     "cuMemAllocFromPoolAsync",     "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",    "cuMemcpyDtoDAsync_v2",
     "cuStreamSynchronize",         "cuLaunchKernel",       "cuStreamBeginCapture_v2", "cuStreamEndCapture",
@@ -206,6 +251,8 @@ END_TEST
 int main(void) {
   const test_case rows[] = {{each_node_is_right, TEST_COUNT(models)},
                             {decode_is_replayed, 2},
+                            {ops_that_are_taken_away, 2},
+                            {an_op_that_is_none},
                             {a_call_that_fails_is_one_error, FAILING * TURNS},
                             {no_room},
                             {0}};
