@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The machine that gpu-test and gpu-bench run on: what it is, and where NVIDIA's libraries lie on it."""
+"""The machine of a visit: what it is, and where NVIDIA's libraries lie on it."""
 import glob
 import json
 import os
+import shutil
 import site
 import subprocess
 import sys
@@ -42,6 +43,12 @@ def libraries():
     return out
 
 
+def torch():
+    """A python3 that has PyTorch; None: there is none."""
+    python = shutil.which("python3")
+    return python if python and say([python, "-c", "import torch; print('has it')"]).endswith("has it") else None
+
+
 def environment(root):
     """The environment of the bundle's programs. What LD_LIBRARY_PATH names already goes first."""
     own = [os.path.join(root, "lib")]
@@ -60,6 +67,7 @@ def record(folder):
 
 
 def about():
+    """What the reader of results must know of the machine."""
     return {"date": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()),
             "gpu": say(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm", "--format=csv,noheader"]),
             "kernel": say(["uname", "-sr"]), "cores": os.cpu_count(),

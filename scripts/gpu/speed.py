@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+"""Parts 2 and 3 of a visit: how fast is it, beside NVIDIA's libraries and PyTorch, and which knobs are the best?"""
+import functools
+import json
+import os
+import re
+import sys
+import tempfile
+
+import folder as folders
+import machine
+from proofs import HERE, failed_cells, matrix, sdpa, settings, tables
+from visit import Step
+
+# 16384 tokens of 32 (D = 64) or 16 heads: queries, batch.
+LADDER = (("4Ki", 4), ("512", 32), ("2Ki", 8), ("16Ki", 1))
+# Name, dtype, N = K, B, providers; the first one is what the ratios are of. By the plugin: its choice, its implementations, and half
+# of the columns of the whole X (docs/kernel-lab.md).
+PEERS, HALF, HALF24 = "cuda,cuda:cublaslt,cuda:tiles", "cuda@run,cuda@masked", "cuda@run,cuda"
+PRODUCTS = (("beside the peers", "bf16", 8192, 64, PEERS), ("a rank's half", "bf16", 8192, 64, HALF), ("a rank's half, 2:4", "bf16", 8192, 64, HALF24),
+            ("limited by memory", "bf16", 8192, 1, "cuda,cuda:cublaslt"), ("limited by arithmetic", "bf16", 8192, 4096, "cuda,cuda:cublaslt"),
+            ("a rank's half", "bf16", 16384, 64, HALF), ("limited by memory", "bf16", 8192, 4, "cuda,cuda:cublaslt"),
+            ("f32 without TF32", "f32", 8192, 64, "cuda,cuda:cublaslt"), ("f16", "f16", 8192, 64, "cuda,cuda:cublaslt"))
+PRODUCTS_SMALL = (("beside the peers", "bf16", 64, 4, PEERS), ("a rank's half", "bf16", 64, 4, HALF), ("a rank's half, 2:4", "f32", 64, 4, HALF24))
+FORWARDS, FORWARDS_SMALL = ((1024, 1), (4096, 1), (4096, 64)), ((64, 4),)  # N = K, B
+SOME = ["--with", "seeds=1,pairs=6", "--seconds", "0.05", "--samples", "20", "--torch", "off"]  # figures that mean nothing
+
+
+def compared(must, row, text):
+    """A bench's rows as a table. Slower than another (14), and that an arm does not serve (5), are results too."""
+    row["result"] = told = tables(text)
+    row["table"] = []
+    for r in told:
+        head = "    %-34s %-24s " % (r["problem"], r["provider"])
+        if r["p50_us"] is None:
+            row["table"].append(head + r["cause"])
+            continue
+        first = "%.3f [%.3f, %.3f] of the first's time" % tuple(r["of_subject" + x] for x in ("", "_low", "_high")) if r["of_subject"] is not None else ""
+        limit = max(r["copy_us"] or 0, r["fma_us"] or 0)
+        row["table"].append(head + "%10.2f us %9.3f TFLOP/s %-48s queued %.2f us, device's limit %.2f us" % (
+            r["p50_us"], (r["gflops"] or 0) / 1000, first, r["queued_us"] or 0, limit))
+    timed = {r["provider"] for r in told if r["p50_us"] is not None}
+    missing = [m for m in must if not any(t.startswith(m) for t in timed)]
+    if row["state"] == "passed" and (not timed or missing):
+        row["state"] = "FAILED"
+        row["tail"] += "\nnot timed: %s" % (" ".join(missing) or "anything")
+
+
+def shapes(v):
+    for queries, batch in v.pick(LADDER, LADDER[:1]):
+        for width, heads in ((128, 16), (64, 32)):
+            yield v.pick(("b%dh%ds%sd%d" % (batch, heads, queries, width), queries, width), ("b1h1s24d%d" % width, "24", width))
+
+
+def attention(v):
+    """Each provider on each shape: one whose numbers are wrong fails (exit 6)."""
+    quick = v.pick(["--with", "seeds=2", "--samples", "20", "--warmup", "5", "--seconds", "1"], SOME)
+    short, dtypes = v.pick((["small", "mission", "long"], ("bf16", "f16", "fp8", "f32")), (["b1h1s24d64"], ("bf16",)))
+    for mask in ("full", "causal"):
+        yield Step("short, " + mask, sdpa(v, ["%s:%s:%s" % (s, d, mask) for s in short for d in dtypes], *quick), (0, 5, 14),
+                   functools.partial(compared, ("cuda:mma", "cuda:rows")))
+    ladder = [Step("S %s, D %d, %s" % (queries, width, mask), sdpa(v, ["%s:%s:%s" % (shape, d, mask) for d in ("bf16", "fp8")], "--provider",
+                                                                   "cuda:mma,cuda:cudnn", *quick), (0, 5, 14), functools.partial(compared, ("cuda:mma",)))
+              for shape, queries, width in shapes(v) for mask in ("full", "causal")]
+    yield from ladder[:v.pick(None, 1)]
+
+
+def models(v):
+    """GPT-2 and Qwen3-0.6B by size, of random weights in bf16."""
+    more = v.setting("--backend", "cuda")
+    for name, whole, words in (("qwen3", "Qwen3-0.6B", ("2048", "2304")), ("gpt2", "GPT-2", ("512", "1024"))):
+        path, (prompt, cache) = os.path.join(v.scratch.name, "whole-" + name), v.pick(words, ("16", "32"))
+        if v.rehearse:
+            folders.write(path, *folders.SMALL[name])
+        else:
+            yield Step(whole + " of random weights", [sys.executable, folders.__file__, name, path], seconds=60)
+        yield Step(whole + ", bench", [v.bsrun, "model", "bench", path, "--dim", "sequence=" + prompt, "--cache-tokens", cache, "--seconds", v.pick("5", "0.05"),
+                                       *more, "--out", "off", "-o", "json"], look=rates)
+        yield Step(whole + ", generate", [v.bsrun, "model", "generate", path, "--ids", "5,17,300", "--tokens", v.pick("256", "8"), *more], look=rate)
+        yield Step(whole + ", PyTorch", functools.partial(peer, v, path, prompt, cache), look=rates)
+
+
+def peer(v, path, prompt, cache):
+    if v.rehearse or machine.torch() is None:
+        return "no PyTorch here"
+    return [machine.torch(), os.path.join(HERE, "torch_model.py"), path, prompt, cache]
+
+
+def rates(row, text):
+    """Tokens a second of prefill and decode."""
+    found = re.search(r"^\{.*^\}", text, re.M | re.S)
+    row["result"] = [] if found is None else json.loads(found.group(0))["rows"]
+    row["table"] = ["    %-24s %10.3f ms %12.1f tokens/s" % (r["work"], 1e3 * r["median_s"], r["tokens_per_s"]) for r in row["result"]]
+    if row["state"] == "passed" and not row["table"]:
+        row["state"] = "FAILED"
+
+
+def rate(row, text):
+    row["table"] = ["    " + x for x in re.findall(r"prompt .* tokens [\d.]+/s", text)]
+    if row["state"] == "passed" and (not row["table"] or " ran on " in text):
+        row["state"] = "FAILED"
+
+
+def products(v):
+    for name, dtype, n, b, providers in v.pick(PRODUCTS, PRODUCTS_SMALL):
+        words = [v.bsrun, "bench", "matmul", "n%dk%db%d:%s" % (n, n, b, dtype), "--provider", providers, *v.setting("--backend", "cuda"), "--threads", "1",
+                 "--out", "off", "-q", "-o", "json"]
+        words += ["--sparse24"] if providers is HALF24 else []
+        yield Step("%s, %s, N %d, B %d" % (name, dtype, n, b), words + v.pick(["--with", "seeds=1", "--seconds", "3"], SOME), (0, 5, 14),
+                   functools.partial(compared, ()), seconds=60)
+
+
+def forwards(v):
+    """A layer's forward: what the host took to queue it, and the device's time."""
+    for n, b in v.pick(FORWARDS, FORWARDS_SMALL):
+        for graph in (False, True):
+            out = tempfile.mkdtemp(dir=v.scratch.name)
+            keys = "model.N=%d model.B=%d method.bias=false hardware.graph=%s phase.dense_arm=false phase.pairs_seconds=%s" % (
+                n, b, str(graph).lower(), v.pick("1", "0.1"))
+            yield Step("N %d, B %d, %s" % (n, b, "graph" if graph else "no graph"), [
+                v.bsrun, "--method", "dense", "-P", "1", "--phase", "1", *v.setting(*settings(keys)), "--out", out],
+                look=functools.partial(cost, out, graph), seconds=30)
+
+
+def cost(out, graph, row, _):
+    told = machine.record(out) or {}
+    row["result"], kept = told.get("device"), "forward@cuda/graph" in told.get("algorithms", [])
+    if row["state"] == "passed" and (not row["result"] or kept != graph):
+        row["state"] = "FAILED"
+    if row["result"]:
+        us = row["result"]
+        row["table"] = ["    queued in %.2f us, %.2f us on the device%s" % (us["enqueue_us"], us["forward_us"], ", launch-bound" if us["launch_bound"] else "")]
+
+
+def tune(v):
+    for shape, _, width in list(shapes(v))[:2]:
+        words = [v.bsrun, "tune", shape + ":bf16:full", "--provider", "cuda:mma", "--knob", "warp_specialize=off", *v.setting("--backend", "cuda"), "--stored",
+                 "anew", "--tune-cache", os.path.join(v.scratch.name, "tune.json"), "--points", os.path.join(v.out, "gpu-visit-points.jsonl"), "-o", "json"]
+        words += v.pick(["--seconds", "70"], ["--samples", "4", "--seconds", "5", "--with", "finalists=1,candidate-seconds=0.02,pair-seconds=0.1"])
+        yield Step("mma, D %d" % width, words, look=found, seconds=110)
+
+
+def found(row, text):
+    told = re.search(r"^\{.*^\}", text, re.M | re.S)
+    row["result"] = told = json.loads(told.group(0)) if told else {}
+    best = [s["best"] for s in told.get("spaces", []) if s["best"]]
+    row["table"] = ["    %s: %.2f us; %s; %d points, %d failed; beside the default %s: %s %s" % (
+        told["problem"], 1e6 * told["elite"][0]["seconds"], best[0], told["measured"], told["failed"], told["default"], told["ratio"], told["word"])] if best else []
+    if row["state"] == "passed" and not best:
+        row["state"] = "FAILED"
+
+
+def tuned(v, width):
+    """cuda:mma with the knobs that were found; None: none were."""
+    result = v.row("tune: mma, D %d" % width).get("result") or {}
+    best = [s["best"] for s in result.get("spaces", []) if s["best"]]
+    return "cuda:mma{%s}" % best[0] if best else None
+
+
+def profile(v):
+    """What binds the tuned kernel, by the counters of Nsight Compute."""
+    for shape, _, width in list(shapes(v))[:2]:
+        def words(shape=shape, width=width):
+            if tuned(v, width) is None:
+                return "no knobs were found"
+            return [v.bsrun, "profile", "kernel", shape + ":bf16:full", "--provider", tuned(v, width), *v.setting("--backend", "cuda"), "--ncu", "--out", "off"]
+        yield Step("mma, D %d" % width, words, look=counters, tool="ncu")
+
+
+def counters(row, text):
+    if row["exit"] != 0 and re.search("not available|ERR_NVGPUCTRPERM", text):
+        row["state"], row["tail"] = "not run", "no counters here: " + row["tail"]
+    row["table"] = ["    " + x for x in text.split("\n")] if row["state"] == "passed" else []
+
+
+def ladder(v):
+    """Part 2's ladder with the knobs that were found, beside the default and cuDNN."""
+    quick = v.pick(["--with", "seeds=2", "--samples", "20", "--warmup", "5", "--seconds", "1"], SOME)
+    for shape, queries, width in shapes(v):
+        for mask in ("full", "causal"):
+            def words(shape=shape, width=width, mask=mask):
+                if tuned(v, width) is None:
+                    return "no knobs were found"
+                return sdpa(v, ["%s:bf16:%s" % (shape, mask)], "--provider", tuned(v, width) + ",cuda:mma,cuda:cudnn", *quick)
+            yield Step("S %s, D %d, %s" % (queries, width, mask), words, (0, 5, 14), functools.partial(compared, ("cuda:mma",)), seconds=60)
+
+
+def cells(v):
+    words = v.pick(["--jobs", str(max(2, v.jobs))], ["--no-faults", "--only", "threads row_parallel none f32 2 0"])
+    yield Step("all, with faults", matrix(v, *words, "-v"), look=failed_cells, seconds=600)
