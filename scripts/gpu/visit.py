@@ -16,8 +16,8 @@ import machine
 
 LEAST = 5  # seconds: with less left a step is not begun
 
-# A group of steps: its minutes are shared, and what earlier groups saved is added. at_once: beside each other and beside the next
-# such group. steps(visit) gives its steps. A table of groups is the plan of a visit (gpu-visit --list).
+# A group of steps: they share its minutes, and what earlier groups saved; the last one has the rest. at_once: up to the end, beside each
+# other and beside the next such group. steps(visit) gives its steps. A table of groups is the plan of a visit (gpu-visit --list).
 Group = collections.namedtuple("Group", "part name minutes at_once steps decides")
 # words: the command, or a function that makes it when its turn comes, or gives the reason why there is none ("no ..").
 # ok: exit codes; look(row, text): what else must be so, and what to keep; tool: a program that must be in PATH; seconds: its deadline.
@@ -99,13 +99,13 @@ class Visit:
             step.look(row, text)
 
     def groups(self, table):
-        """All steps of the part, in order; the last group has the rest of the time."""
+        """All steps of the part, in order."""
         mine, spent, total = [g for g in table if g.part == self.part], 0.0, sum(g.minutes for g in table if g.part == self.part)
         waits = []
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             for group in mine:
                 spent += group.minutes
-                until = self.end if group is mine[-1] else min(self.end, max(self.start + 60 * spent, self.end - 60 * (total - spent)))
+                until = self.end if group.at_once or group is mine[-1] else min(self.end, max(self.start + 60 * spent, self.end - 60 * (total - spent)))
                 if not group.at_once:
                     concurrent.futures.wait(waits)
                 for step in group.steps(self):
