@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Folders of models with random weights: GPT-2 and Qwen3, config.json and one safetensors file, by the standard library alone.
 
-  folder.py gpt2|qwen3 PATH      of the size of GPT-2 (124 M weights) or Qwen3-0.6B, in bf16"""
+  folder.py gpt2|qwen3 whole|small PATH      whole: of the size of GPT-2 (124 M weights) or Qwen3-0.6B, in bf16"""
 import json
 import math
 import os
@@ -83,4 +83,4 @@ def write(path, config, tensors, seed=1):
 
 
 if __name__ == "__main__":
-    write(sys.argv[2], *WHOLE[sys.argv[1]])
+    write(sys.argv[3], *{"whole": WHOLE, "small": SMALL}[sys.argv[2]][sys.argv[1]])

@@ -44,9 +44,9 @@ def libraries():
 
 
 def torch():
-    """A python3 that has PyTorch; None: there is none."""
+    """A python3 that has PyTorch (2.0 or newer); None: there is none."""
     python = shutil.which("python3")
-    return python if python and say([python, "-c", "import torch; print('has it')"]).endswith("has it") else None
+    return python if python and say([python, "-c", "from torch.nn.functional import scaled_dot_product_attention; print('has it')"]).endswith("has it") else None
 
 
 def environment(root):

@@ -95,8 +95,11 @@ class Visit:
         row["tail"] = "\n".join(text.strip().split("\n")[-60:])[-6000:]
         if row["exit"] is None and seconds < step.seconds:
             row["state"], row["tail"] = "not run", "no time left: " + row["tail"]
-        if step.look is not None:
-            step.look(row, text)
+        try:
+            if step.look is not None:
+                step.look(row, text)
+        except (KeyError, ValueError, TypeError, IndexError) as e:  # a text of another form ends its step, not the visit
+            row["state"], row["tail"] = "FAILED", "%s: %s\n%s" % (type(e).__name__, e, row["tail"])
 
     def groups(self, table):
         """All steps of the part, in order."""
