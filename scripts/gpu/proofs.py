@@ -9,7 +9,7 @@ import tempfile
 
 import folder as folders
 import machine
-from visit import Step
+from visit import Step, demand
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Method, ranks, mask, phase and settings of the layers that compute-sanitizer watches.
@@ -68,14 +68,12 @@ def kernels(want, row, text):
     others = ["%s: %s as loaded, %s as built (registers, shared, local)" % (name, row["kernels"][name], want[name])
               for name in sorted(want.keys() & row["kernels"].keys()) if row["kernels"][name] != want[name]]
     missing = sorted(want.keys() ^ row["kernels"].keys())
-    if missing or not want or re.search("(bytes of local memory|registers) a thread on device", text):
-        row["state"] = "FAILED"
+    demand(row, want and not missing and not re.search("(bytes of local memory|registers) a thread on device", text), "")
     row["tail"] = "\n".join(others + ["not in both: " + " ".join(missing)] * bool(missing) + re.findall(r".*should have \d+:.*", text))
 
 
 def on_device(row, text):
-    if row["state"] == "passed" and " ran on " in text:
-        row["state"] = "FAILED"
+    demand(row, " ran on " not in text, "not all of it ran on the device")
 
 
 def models(v):
@@ -95,9 +93,7 @@ def models(v):
         def same(row, text, words=words):
             on_device(row, text)
             want = machine.say([*words, "--backend", "cpu"], env=v.env).strip() if row["state"] == "passed" else ""
-            if row["state"] == "passed" and (not want or text.strip().split("\n")[-1] != want):
-                row["state"] = "FAILED"
-                row["tail"] += "\ncpu: " + want
+            demand(row, want and text.strip().split("\n")[-1] == want, "cpu: " + want)
 
         yield Step("64 tokens of %s as of cpu" % name, words + more, look=same, seconds=60)
 
@@ -164,8 +160,7 @@ def products24(row, text):
     """Signal 11 ended this once: both arms must have been timed, and it is told which implementation was."""
     told = tables(text)
     row["algorithms"] = [r["algorithm"] for r in told]
-    if row["state"] == "passed" and [r["p50_us"] is not None for r in told] != [True, True]:
-        row["state"] = "FAILED"
+    demand(row, [r["p50_us"] is not None for r in told] == [True, True], "not both were timed")
 
 
 def tables(text):

@@ -10,7 +10,7 @@ import tempfile
 import folder as folders
 import machine
 from proofs import HERE, failed_cells, matrix, sdpa, settings, tables
-from visit import Step
+from visit import Step, demand
 
 # Queries and heads: 512 tiles of 128 queries, about four for each multiprocessor. (The host judges more heads for longer than it may take.)
 LADDER = (("4Ki", 16), ("512", 128), ("2Ki", 32), ("16Ki", 4))
@@ -43,9 +43,7 @@ def compared(must, row, text):
             r["p50_us"], (r["gflops"] or 0) / 1000, first, r["queued_us"] or 0, limit))
     timed = {r["provider"] for r in told if r["p50_us"] is not None}
     missing = [m for m in must if not any(t.startswith(m) for t in timed)]
-    if row["state"] == "passed" and (not timed or missing):
-        row["state"] = "FAILED"
-        row["tail"] += "\nnot timed: %s" % (" ".join(missing) or "anything")
+    demand(row, timed and not missing, "not timed: %s" % (" ".join(missing) or "anything"))
 
 
 def shapes(v):
@@ -113,14 +111,12 @@ def rates(row, text):
     row["result"] = parsed(text).get("rows") or [json.loads(x) for x in re.findall(r'(?m)^\{"work".*\}$', text)]
     row["table"] = [x for x in text.split("\n") if x.startswith("no decode")]
     row["table"] += ["    %-24s %10.3f ms %12.1f tokens/s" % (r["work"], 1e3 * r["median_s"], r["tokens_per_s"]) for r in row["result"]]
-    if row["state"] == "passed" and not row["table"]:
-        row["state"] = "FAILED"
+    demand(row, row["result"], "no times")
 
 
 def rate(row, text):
     row["table"] = ["    " + x for x in re.findall(r"prompt .* tokens [\d.]+/s", text)]
-    if row["state"] == "passed" and (not row["table"] or " ran on " in text):
-        row["state"] = "FAILED"
+    demand(row, row["table"] and " ran on " not in text, "no rates, or not all of it ran on the device")
 
 
 def products(v):
@@ -147,8 +143,7 @@ def forwards(v):
 def cost(out, graph, row, _):
     told = machine.record(out) or {}
     row["result"], kept = told.get("device"), "forward@cuda/graph" in told.get("algorithms", [])
-    if row["state"] == "passed" and (not row["result"] or kept != graph):
-        row["state"] = "FAILED"
+    demand(row, row["result"] and kept == graph, "no times, or a graph where there should be none, or none")
     if row["result"]:
         us = row["result"]
         row["table"] = ["    queued in %.2f us, %.2f us on the device%s" % (us["enqueue_us"], us["forward_us"], ", launch-bound" if us["launch_bound"] else "")]
@@ -164,28 +159,25 @@ def tune(v):
 
 def found(row, text):
     row["result"] = told = parsed(text)
-    best = [s["best"] for s in told.get("spaces", []) if s["best"]]
+    row["knobs"] = next((s["best"] for s in told.get("spaces", []) if s["best"]), None)
     row["table"] = ["    %s: %.2f us; %s; %d points, %d failed; %.3f of the speed of %s, %s" % (
-        told["problem"], 1e6 * told["elite"][0]["seconds"], best[0], told["measured"], told["failed"], told["ratio"], told["default"], told["word"])] if best else []
-    if row["state"] == "passed" and not best:
-        row["state"] = "FAILED"
+        told["problem"], 1e6 * told["elite"][0]["seconds"], row["knobs"], told["measured"], told["failed"], told["ratio"], told["default"],
+        told["word"])] if row["knobs"] else []
+    demand(row, row["knobs"], "no point was measured")
 
 
-def tuned(v, width):
-    """cuda:mma with the knobs that were found; None: none were."""
-    result = v.row("tune: mma, D %d" % width).get("result") or {}
-    best = [s["best"] for s in result.get("spaces", []) if s["best"]]
-    return "cuda:mma{%s}" % best[0] if best else None
+def with_knobs(v, width, words):
+    """words(provider): what to run with the knobs that were found."""
+    knobs = v.row("tune: mma, D %d" % width).get("knobs")
+    return words("cuda:mma{%s}" % knobs) if knobs else "no knobs were found"
 
 
 def profile(v):
     """What binds the tuned kernel, by the counters of Nsight Compute."""
     for shape, _, width in list(shapes(v))[:2]:
-        def words(shape=shape, width=width):
-            if tuned(v, width) is None:
-                return "no knobs were found"
-            return [v.bsrun, "profile", "kernel", shape + ":bf16:full", "--provider", tuned(v, width), *v.setting("--backend", "cuda"), "--ncu", "--out", "off"]
-        yield Step("mma, D %d" % width, words, look=counters, tool="ncu")
+        def words(provider, shape=shape):
+            return [v.bsrun, "profile", "kernel", shape + ":bf16:full", "--provider", provider, *v.setting("--backend", "cuda"), "--ncu", "--out", "off"]
+        yield Step("mma, D %d" % width, functools.partial(with_knobs, v, width, words), look=counters, tool="ncu")
 
 
 def counters(row, text):
@@ -197,11 +189,9 @@ def counters(row, text):
 def ladder(v):
     """Part 2's ladder with the knobs that were found, beside the default and cuDNN."""
     for shape, queries, width in shapes(v):
-        def words(shape=shape, width=width):
-            if tuned(v, width) is None:
-                return "no knobs were found"
-            return sdpa(v, problems(v, [shape], ["bf16"]), "--provider", tuned(v, width) + ",cuda:mma,cuda:cudnn", *timed(v))
-        yield Step("S %s, D %d" % (queries, width), words, BENCH, functools.partial(compared, ("cuda:mma",)), seconds=60)
+        def words(provider, shape=shape):
+            return sdpa(v, problems(v, [shape], ["bf16"]), "--provider", provider + ",cuda:mma,cuda:cudnn", *timed(v))
+        yield Step("S %s, D %d" % (queries, width), functools.partial(with_knobs, v, width, words), BENCH, functools.partial(compared, ("cuda:mma",)), seconds=60)
 
 
 def cells(v):

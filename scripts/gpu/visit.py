@@ -105,6 +105,7 @@ class Visit:
         """All steps of the part, in order."""
         mine, spent, total = [g for g in table if g.part == self.part], 0.0, sum(g.minutes for g in table if g.part == self.part)
         waits = []
+        self.write()
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             for group in mine:
                 spent += group.minutes
@@ -140,6 +141,12 @@ class Visit:
             with open(whole + kind + ".new", "w", encoding="utf-8") as f:
                 f.write(text + "\n")
             os.replace(whole + kind + ".new", whole + kind)
+
+
+def demand(row, good, why):
+    """What passed has failed if it is not good."""
+    if row["state"] == "passed" and not good:
+        row["state"], row["tail"] = "FAILED", why + "\n" + row["tail"]
 
 
 def line(row):
