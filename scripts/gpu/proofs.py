@@ -199,6 +199,7 @@ def cells(v):
 
 def failed_cells(row, text):
     """Cells that failed before the time was up have failed."""
+    row["table"] = ["    %d runs of bsrun" % len(re.findall(r"(?m)^ *\d+ +[\d.]+ s  ", text))]
     bad = re.findall(r"(?m)^matrix: (?:FAIL|NOT CAUGHT) .*", text)
     if bad:
         row["state"], row["tail"] = "FAILED", "\n".join(bad)[-5000:] + "\n" + row["tail"][-1000:]

@@ -94,7 +94,7 @@ class Visit:
         row["state"] = "passed" if row["exit"] in step.ok else "FAILED"
         row["tail"] = "\n".join(text.strip().split("\n")[-60:])[-6000:]
         if row["exit"] is None and seconds < step.seconds:
-            row["state"], row["tail"] = "not run", "no time left: " + row["tail"]
+            row["state"], row["tail"] = "not run", "no time left: stopped after %.0f s\n%s" % (seconds, row["tail"])
         try:
             if step.look is not None:
                 step.look(row, text)

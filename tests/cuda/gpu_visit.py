@@ -74,8 +74,9 @@ def faults(out):
     expect(code == 1 and {(r["state"], r["tail"]) for r in rows.values()} == {("not run", "no time left")}, "no time, and not told", text)
     code, text, rows = run(out, "--part", "2", LD_LIBRARY_PATH="")
     expect(code == 5 and "no GPU" in text and not rows, "without a driver it ended with %d" % code, text)
-    code, text, rows = run(out)
-    expect(code == 2 and "--part 1, 2 or 3" in text, "without a part it ended with %d" % code, text)
+    for words, told in (((), "--part 1, 2 or 3"), (("--part", "1", "--only", "("), "--only (")):
+        code, text, rows = run(out, *words)
+        expect(code == 2 and told in text and not rows, "%s: it ended with %d" % (words, code), text)
 
 
 def tools(out):
@@ -98,6 +99,10 @@ def hang(out):
     start = time.monotonic()
     v.groups([group])
     expect([r["state"] for r in v.rows] == ["FAILED", "passed"] and "stopped after 1 s" in v.rows[0]["tail"], "a hang: %s" % v.rows)
+    visit.LEAST = 0.1
+    v = visit.Visit(build, 1, 1 / 60, out)
+    v.groups([group._replace(steps=lambda _: [visit.Step("cut", ["sleep", "100"]), visit.Step("late", ["true"])])])
+    expect([(r["state"], r["tail"][:12]) for r in v.rows] == [("not run", "no time left")] * 2, "the end of a visit: %s" % v.rows)
     expect(time.monotonic() - start < 20, "a hang was waited for")
 
 
