@@ -46,15 +46,17 @@ def libraries():
 def torch():
     """A python3 that has PyTorch (2.0 or newer); None: there is none."""
     python = shutil.which("python3")
-    return python if python and say([python, "-c", "from torch.nn.functional import scaled_dot_product_attention; print('has it')"]).endswith("has it") else None
+    has = "from torch.nn.functional import scaled_dot_product_attention; print('has it')"
+    return python if python and say([python, "-c", has]).endswith("has it") else None
 
 
 def environment(root):
-    """The environment of the bundle's programs. What LD_LIBRARY_PATH names already goes first."""
+    """The environment of the bundle's programs. What LD_LIBRARY_PATH names already goes first; the toolkit's programs come last in PATH."""
     own = [os.path.join(root, "lib")]
     here = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
     found = list(dict.fromkeys(os.path.dirname(p) for p in libraries().values()))
-    return dict(os.environ, LD_LIBRARY_PATH=":".join(own + here + found))
+    tools = glob.glob("/usr/local/cuda*/bin") + glob.glob("/opt/nvidia/nsight-compute/*")  # compute-sanitizer, ncu
+    return dict(os.environ, LD_LIBRARY_PATH=":".join(own + here + found), PATH=":".join([os.environ.get("PATH", os.defpath)] + tools))
 
 
 def record(folder):

@@ -83,10 +83,9 @@ def models(v):
     lm, tokens = v.pick(("builtin:lm:2x128", "40"), ("builtin:lm:1x64", "8"))
     asked = [("builtin:lm", [lm, "--dim", "tokens=" + tokens, "--dim", "batch=2"]), ("builtin:vit", ["builtin:vit:1x64", "--dim", "batch=1"])]
     asked = v.pick(asked, asked[:1]) + [(name, [path, "--dim", "sequence=" + tokens, "--cache-tokens", "64"]) for name, path in made.items()]
-    asked = [(name + " node by node", words) for name, words in asked]
-    asked += [("two ranks", [lm, "--dim", "tokens=" + tokens, "--dim", "batch=1", "--method", "column_parallel+row_parallel", "-P", "2"])]
-    for name, words in asked:
-        yield Step(name, [v.bsrun, "model", "check", *words, *more, "--out", "off"], look=on_device, seconds=90)
+    for ranks, split in (("one rank", []), ("two ranks", ["--method", "column_parallel+row_parallel", "-P", "2"])):
+        for name, words in asked:
+            yield Step("%s node by node on %s" % (name, ranks), [v.bsrun, "model", "check", *words, *split, *more, "--out", "off"], look=on_device, seconds=90)
     for name, path in made.items():
         words = [v.bsrun, "model", "generate", path, "--ids", "5,17,300", "--tokens", "64", "--quiet"]
 

@@ -124,8 +124,8 @@ def products(v):
         words = [v.bsrun, "bench", "matmul", "n%dk%db%d:%s" % (n, n, b, dtype), "--provider", providers, *v.setting("--backend", "cuda"), "--threads", "1",
                  "--out", "off", "-q", "-o", "json"]
         words += ["--sparse24"] if providers is HALF24 else []
-        yield Step("%s, %s, N %d, B %d" % (name, dtype, n, b), words + v.pick(["--with", "seeds=1", "--seconds", "3"], SOME if providers is PEERS else SOME + OWN), BENCH,
-                   functools.partial(compared, ()), seconds=60)
+        words += v.pick(["--with", "seeds=1", "--seconds", "3"], SOME if providers is PEERS else SOME + OWN)
+        yield Step("%s, %s, N %d, B %d" % (name, dtype, n, b), words, BENCH, functools.partial(compared, ()), seconds=60)
 
 
 def forwards(v):
@@ -191,7 +191,8 @@ def ladder(v):
     for shape, queries, width in shapes(v):
         def words(provider, shape=shape):
             return sdpa(v, problems(v, [shape], ["bf16"]), "--provider", provider + ",cuda:mma,cuda:cudnn", *timed(v))
-        yield Step("S %s, D %d" % (queries, width), functools.partial(with_knobs, v, width, words), BENCH, functools.partial(compared, ("cuda:mma",)), seconds=60)
+        yield Step("S %s, D %d" % (queries, width), functools.partial(with_knobs, v, width, words), BENCH, functools.partial(compared, ("cuda:mma",)),
+                   seconds=60)
 
 
 def cells(v):
