@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The machine that gpu-test and gpu-bench run on: what it is, and where NVIDIA's libraries lie on it."""
+"""The machine of a visit: what it is, and where NVIDIA's libraries lie on it."""
 import glob
 import json
 import os
+import shutil
 import site
 import subprocess
 import sys
@@ -42,12 +43,20 @@ def libraries():
     return out
 
 
+def torch():
+    """A python3 that has PyTorch (2.0 or newer); None: there is none."""
+    python = shutil.which("python3")
+    has = "from torch.nn.functional import scaled_dot_product_attention; print('has it')"
+    return python if python and say([python, "-c", has]).endswith("has it") else None
+
+
 def environment(root):
-    """The environment of the bundle's programs. What LD_LIBRARY_PATH names already goes first."""
+    """The environment of the bundle's programs. What LD_LIBRARY_PATH names already goes first; the toolkit's programs come last in PATH."""
     own = [os.path.join(root, "lib")]
     here = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
     found = list(dict.fromkeys(os.path.dirname(p) for p in libraries().values()))
-    return dict(os.environ, LD_LIBRARY_PATH=":".join(own + here + found))
+    tools = glob.glob("/usr/local/cuda*/bin") + glob.glob("/opt/nvidia/nsight-compute/*")  # compute-sanitizer, ncu
+    return dict(os.environ, LD_LIBRARY_PATH=":".join(own + here + found), PATH=":".join([os.environ.get("PATH", os.defpath)] + tools))
 
 
 def record(folder):
@@ -60,6 +69,7 @@ def record(folder):
 
 
 def about():
+    """What the reader of results must know of the machine."""
     return {"date": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()),
             "gpu": say(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm", "--format=csv,noheader"]),
             "kernel": say(["uname", "-sr"]), "cores": os.cpu_count(),
