@@ -104,8 +104,8 @@ static void print_counts(int by_node, const json_t *result) {
            json_string_value(json_object_get(result, "backend")), failed - wrong);
   if (!by_node && json_array_size(nodes) > 0)
     printf("; %zu nodes, %lld wrong", json_array_size(nodes), wrong);
-  printf("\n%zu sets of inputs compared with the graph as written, in f64: %zu differ\n",
-         json_array_size(written), differ);
+  printf("\n%zu set%s of inputs compared with the graph as written, in f64: %zu differ\n",
+         json_array_size(written), json_array_size(written) == 1 ? "" : "s", differ);
   json_array_foreach(notes, i, note) printf("not compared: %s\n", json_string_value(note));
 }
 

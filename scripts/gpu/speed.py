@@ -176,12 +176,12 @@ def profile(v):
     """What binds the tuned kernel, by the counters of Nsight Compute."""
     for shape, _, width in list(shapes(v))[:2]:
         def words(provider, shape=shape):
-            return [v.bsrun, "profile", "kernel", shape + ":bf16:full", "--provider", provider, *v.setting("--backend", "cuda"), "--ncu", "--out", "off"]
+            return [v.bsrun, "profile", "kernel", shape + ":bf16:full", "--provider", provider, *v.setting("--backend", "cuda"), "--with", "ncu", "--out", "off"]
         yield Step("mma, D %d" % width, functools.partial(with_knobs, v, width, words), look=counters, tool="ncu")
 
 
 def counters(row, text):
-    if row["exit"] != 0 and re.search("not available|ERR_NVGPUCTRPERM", text):
+    if row["exit"] != 0 and re.search("BS-NCU-(MISSING|PERMISSION)", text):
         row["state"], row["tail"] = "not run", "no counters here: " + row["tail"]
     row["table"] = ["    " + x for x in text.split("\n")] if row["state"] == "passed" else []
 
