@@ -3,6 +3,8 @@
  * rank, with nodes, counters and outputs that the check accepts, or a refusal with its reason. */
 #include <math.h>
 
+#include "graph/split/front.h"
+#include "graph/split/method.h"
 #include "tests/graph/split_case.h"
 
 enum { TOKENS = 5 };
@@ -69,6 +71,27 @@ static void compare(bs_session *s, uint32_t n_inputs, uint32_t n, const char *na
   }
 }
 
+/* All ranks together hold each weight of a layer once, and none holds over 1 % more than its share, but for
+ * what a whole row or column takes. */
+static void expect_shares(const bs_session *s, uint32_t ranks, const char *name, const char *method) {
+  const gcore *lead = gfront_member(s->front, 0)->core;
+  for (uint32_t i = 0; i < lead->n_layers; i++) {
+    const bs_layer_spec *spec = &lead->layers[i]->spec;
+    const uint64_t size = BS_DTYPE_BYTES(spec->w_dtype), all = (uint64_t)(spec->N * spec->K) * size;
+    const uint64_t line = (uint64_t)(spec->N > spec->K ? spec->N : spec->K) * size;
+    uint64_t sum = 0, most = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+      const uint64_t bytes = gfront_member(s->front, r)->core->layers[i]->bytes;
+      sum += bytes;
+      most = bytes > most ? bytes : most;
+    }
+    ck_assert_msg(sum == all && (double)most <= 1.01 * (double)all / ranks + (double)line,
+                  "%s by %s on %u ranks: layer %u of %llu bytes: %llu on all ranks, %llu at most on one",
+                  name, method, ranks, i, (unsigned long long)all, (unsigned long long)sum,
+                  (unsigned long long)most);
+  }
+}
+
 static void try_method(bs_graph *model, const char *name, const char *method, uint32_t ranks) {
   const bs_world_options of = {
       .struct_size = sizeof of, .world_size = ranks, .threads_per_rank = 1, .fallback = 1};
@@ -92,6 +115,7 @@ static void try_method(bs_graph *model, const char *name, const char *method, ui
     split_ok(bs_session_stats_get(s, &stats, &split_err), "stats");
     ck_assert_uint_gt(stats.layers, 0);
     layers_of_all += (uint32_t)stats.layers;
+    expect_shares(s, ranks, name, method);
   }
   bs_session_close(s);
   bs_world_destroy(o.world);
