@@ -47,7 +47,7 @@ def compared(must, row, text):
 
 
 def shapes(v):
-    """Shape, queries and width of each rung; the first two are the ones that knobs are found on."""
+    """Shape, queries and width of each row of LADDER; knobs are found on the first two."""
     for queries, heads in v.pick(LADDER, (("24", 1),)):
         for width in (128, 64):
             yield "b1h%ds%sd%d" % (heads, queries, width), queries, width
