@@ -75,7 +75,7 @@ static const bs_field kernels[] = {{"kernel", "KERNEL", 0, 0},
                                    {"bank_conflicts", "BANK CONFLICTS", BS_FIELD_RIGHT, 4},
                                    {"long_scoreboard", "LONG SCOREBOARD", BS_FIELD_RIGHT, 3}};
 
-/* What ncu said of each kernel (profile kernel --with ncu). */
+/* Prints the metrics that ncu gave each kernel (profile kernel --with ncu). */
 static int32_t print_kernels(const json_t *record, int format, bs_error *err) {
   json_t *rows = json_array(), *kernel;
   size_t i;

@@ -114,7 +114,7 @@ static int32_t repeat_option(const args *a, const char *option, command *c, bs_e
   return rc;
 }
 
-/* The same kernel by a second process, for a short time: Nsight's own times are no benchmark's. */
+/* Runs the same kernel in a second process, for a short time: times under ncu are not compared with any. */
 static int32_t run_under_ncu(const args *a, json_t *record, bs_error *err) {
   static const char *const same[] = {"--backend", "--provider", "--threads", "--seed", "--plugin", "--set"};
   static const double silence_s = 300;
@@ -156,7 +156,7 @@ static int32_t run(const args *a, bs_error *err) {
   setup.context = context;
   if (rc == BS_OK) rc = make_config(&setup, text, &config, err);
   if (rc == BS_OK) rc = bs_profile_kernel(&setup, &how, &record, err);
-  /* What was timed is kept and printed also where ncu fails: its findings are UNKNOWN then. */
+  /* The profile is kept and printed also where ncu fails: its findings are UNKNOWN then. */
   const int32_t ncu = rc == BS_OK && args_has(a, "ncu") ? run_under_ncu(a, record, err) : BS_OK;
   const profile_kept kept = {.context = context, .config = config, .phase = "profile_kernel", .name = text};
   if (rc == BS_OK) rc = profile_finish(a, record, &kept, err);

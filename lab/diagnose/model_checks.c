@@ -193,7 +193,7 @@ static int on_host(const json_t *node) {
   return strncmp(bs_get_text(node, "serves"), "cpu:", 4) == 0 || on_ref(node);
 }
 
-/* What one run of the whole plan waits for a device and copies; no waits: it has none. */
+/* Counts what one run of the whole plan waits for a device and copies. No waits: there is no device. */
 static int32_t one_run(const diag_model *m, uint64_t *out_waits, uint64_t *out_copied, bs_error *err) {
   enum { BEFORE = 2 }; /* node by node, and captured */
   bs_session_stats before = {.struct_size = sizeof before}, after = {.struct_size = sizeof after};

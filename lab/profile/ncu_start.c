@@ -65,7 +65,7 @@ static size_t last_of_ncu(const bs_text *text) {
   return text->size;
 }
 
-/* ncu's last line, else the end of what was printed; on one line. The command behind it prints, too. */
+/* Copies ncu's last line, else the end of what was printed, as one line. The command prints there, too. */
 static void last_words(const bs_text *out, const bs_text *say, char *room) {
   const bs_text *from = last_of_ncu(out) < out->size || say->size == 0 ? out : say;
   size_t begin = last_of_ncu(from), n = from->size;
@@ -81,7 +81,7 @@ static int has(const bs_process *p, const char *word) {
          (p->err.size > 0 && strstr(p->err.data, word) != NULL);
 }
 
-/* What ended without a table of kernels. */
+/* Says why ncu gave no table of kernels. */
 static int32_t explain(const bs_process *p, int code, bs_error *err) {
   char words[LAST_WORDS];
   last_words(&p->out, &p->err, words);

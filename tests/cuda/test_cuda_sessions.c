@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_cuda_sessions.c - sessions of one model on one device over the stand-in, each in a thread of its own:
- * prompts and steps of decode at once have the bits of one session after the other. */
+ * test_cuda_sessions.c - sessions of one model on one device over the stand-in, each in a separate thread:
+ * their prompts and steps have the bits of one session after the other. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static int32_t run_tokens(bs_session *s, user *u, int64_t n, float *out_logits) 
   return rc;
 }
 
-/* Opens a session, runs a prompt and steps of decode (in turn by nodes, captured, replayed), and closes it.
+/* Opens a session, runs a prompt and steps of decode (by nodes, then captured, then replayed), and closes it.
  */
 static void *use(void *arg) {
   user *u = arg;
