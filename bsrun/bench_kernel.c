@@ -12,8 +12,10 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/cores.h"
+#include "lab/json.h"
 #include "lab/kernel/bench.h"
 #include "lab/measure/constants.h"
+#include "lab/store/builds.h"
 #include "lab/store/env.h"
 #include "lab/tune/cache.h"
 
@@ -30,12 +32,16 @@
        0},                                                                                                   \
       {OPT_WARMUP, "default: 20", 0}, {OPT_SEED, "the first of those that are judged; default: 1", 0},       \
       {OPT_SECONDS, "of the pairs of one problem; default: 8", 0}, {OPT_TORCH, NULL, 0},                     \
+      {OPT_BASELINE,                                                                                         \
+       "a build that bsrun plugins keep has stored: the first provider must be 1.1 times as fast, else "     \
+       "exit 14",                                                                                            \
+       0},                                                                                                   \
       {OPT_WITH, NULL, 0}, {OPT_WITH_SEEDS, NULL, 0}, {OPT_WITH_PAIRS, NULL, 0},                             \
       {OPT_WITH_SLOWEST, NULL, 0}, {OPT_WITH_PROMOTE, NULL, 0}, {OPT_WITH_ISA, NULL, 0},                     \
       {OPT_TUNE_CACHE, "its choice comes first without --provider", 0}, {OPT_GATES, NULL, 0},                \
       {OPT_STRICT, "exit 15", 0}, {OPT_OUT, NULL, 0}, {OPT_RUN_ID, NULL, 0}, {OPT_PLUGIN, NULL, 0},          \
-      {OPT_CONFIG, NULL, 0}, {OPT_SET, NULL, 0}, {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},           \
-      {OPT_WIDE, NULL, 0}, {OPT_QUIET, NULL, 0}, ARGS_HELP
+      {OPT_CONFIG, NULL, 0}, {OPT_SET, NULL, 0}, {OPT_CANDIDATE, NULL, ARGS_HIDDEN},                         \
+      {OPT_OUTPUT, "table, md, csv, json or jsonl", 0}, {OPT_WIDE, NULL, 0}, {OPT_QUIET, NULL, 0}, ARGS_HELP
 
 static const args_option sdpa_options[] = {
     {OPT_DTYPE, "several with commas; default: f32", 0},
@@ -71,6 +77,9 @@ static const bs_field fields[] = {
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"word", "VERDICT", 0, 0},
+    {"progress", "PROGRESS", BS_FIELD_RIGHT, 3},
+    {"progress_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"progress_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject", "OF THE FIRST", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
@@ -155,6 +164,10 @@ typedef struct request {
   bs_tune_cache tuned;
   bsrun_progress progress;
   char *command;
+  bs_kernel_stored baseline;
+  char *baseline_file;
+  json_t *baseline_facts;
+  bs_text config_text;
   int format, quiet, matmul; /* matmul: of products, else of attention */
 } request;
 
@@ -275,7 +288,7 @@ static int32_t read_words(request *r, bs_error *err) {
 static int32_t read_numbers(request *r, bs_error *err) {
   int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0, pairs = 0;
   int32_t rc = args_integer(r->a, "threads", 1, 1024, bs_machine_cores(), &threads, err);
-  if (rc == BS_OK) rc = args_integer(r->a, "samples", 3, BS_KERNEL_TORCH_CALLS, 100, &iters, err);
+  if (rc == BS_OK) rc = args_integer(r->a, "samples", 3, BS_KERNEL_PEER_CALLS, 100, &iters, err);
   if (rc == BS_OK) rc = args_integer(r->a, "warmup", 0, 1000000, 20, &warmup, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seeds", 1, BS_KERNEL_SEEDS, 5, &seeds, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
@@ -344,6 +357,26 @@ static int32_t open_tuned(request *r, bs_error *err) {
   return rc;
 }
 
+/* Finds the stored build that --baseline names. */
+static int32_t open_baseline(request *r, bs_error *err) {
+  static const char *const child[] = {"bsrun", "bench", "sdpa", "--candidate", "-", NULL};
+  const char *name = args_value(r->a, "baseline");
+  if (name == NULL) return BS_OK;
+  const int32_t rc = bs_build_find(BS_BUILDS_ROOT, name, &r->baseline_file, &r->baseline_facts, err);
+  if (rc != BS_OK) return rc;
+  bs_config_print(r->config, &r->config_text);
+  if (r->config_text.failed) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  r->baseline = (bs_kernel_stored){.name = name,
+                                   .file = r->baseline_file,
+                                   .sha256 = bs_get_text(r->baseline_facts, "sha256"),
+                                   .plugin = bs_get_text(r->baseline_facts, "plugin"),
+                                   .config = r->config_text.data != NULL ? r->config_text.data : "",
+                                   .program = "/proc/self/exe",
+                                   .words = child};
+  r->bench.baseline = &r->baseline;
+  return BS_OK;
+}
+
 static int32_t read_request(request *r, bs_error *err) {
   const char *out = args_value(r->a, "out"), *torch = args_value(r->a, "torch");
   const char *isa = args_value(r->a, "isa");
@@ -356,6 +389,7 @@ static int32_t read_request(request *r, bs_error *err) {
   if (rc == BS_OK) rc = read_numbers(r, err);
   if (rc == BS_OK) rc = open_context(r, err);
   if (rc == BS_OK) rc = open_tuned(r, err);
+  if (rc == BS_OK) rc = open_baseline(r, err);
   bs_kernel_bench *b = &r->bench;
   b->providers = (const char *const *)r->providers.text;
   b->n_providers = r->providers.n;
@@ -450,6 +484,8 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   explain_gates(rows);
   if (has_field(rows, "ratio"))
     bs_print_folded(stdout, 2, "SPEEDUP: against the best other provider, in pairs, with its 95 % interval.");
+  if (has_field(rows, "progress"))
+    bs_print_folded(stdout, 2, "PROGRESS: against the stored build, in pairs; the gate wants 1.1.");
   bs_print_folded(stdout, 2,
                   r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call."
                             : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients "
@@ -460,6 +496,7 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
 }
 
 static int32_t run(const args *a, int matmul, bs_error *err) {
+  if (args_has(a, "candidate")) return bs_kernel_stored_serve(err);
   request r = {.a = a, .matmul = matmul};
   json_t *result = NULL;
   uint32_t unknown = 0;
@@ -478,6 +515,9 @@ static int32_t run(const args *a, int matmul, bs_error *err) {
   bsrun_close_context(r.bench.context);
   bs_config_free(r.config);
   free(r.command);
+  free(r.baseline_file);
+  json_decref(r.baseline_facts);
+  bs_text_free(&r.config_text);
   free(r.problems);
   words_free(&r.shapes);
   words_free(&r.dtypes);
@@ -514,6 +554,7 @@ const bsrun_verb bench_sdpa = {
         "  bsrun bench sdpa mission --dtype f32,bf16\n"
         "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
         "  bsrun bench sdpa mission:bf16:causal --product dx\n"
+        "  bsrun bench sdpa mission:bf16 --provider cpu:online --baseline before\n"
         "  bsrun bench sdpa b1h8g2s1t4Kid128:bf16 --torch /opt/venv/bin/python -o json\n"
         "  bsrun runs list --where phase=bench_sdpa\n",
     .options = sdpa_options,

@@ -24,7 +24,7 @@ static const args_option compare_options[] = {
     {OPT_MASK, "of methods: several with commas; default: several fixed ones", 0},
     {OPT_VARY, "of methods, as method.kernel=gather,sparse24 or method.overlap=off,2", 0},
     {OPT_LIMIT, "of methods: the best by what is predicted are measured; 0 to 16, default: 16", 0},
-    {OPT_BASELINE, "of a stored run", 0},
+    {OPT_BASELINE, "a name of `bsrun runs baseline`; exit 14 when the run is slower", 0},
     {OPT_TO, "junit=FILE", 0},
     {OPT_TO_JUNIT, NULL, 0},
     {OPT_FORCE, "of stored runs: those of other phases, clocks, dtypes, devices are compared too", 0},

@@ -261,10 +261,11 @@ static const bsrun_verb plugins_list = {
     .run = print_list,
 };
 
-static const bsrun_verb *const second[] = {&plugins_list, &plugins_inspect, &plugins_why, &plugins_knobs,
-                                           &plugins_new,  &plugins_check,   NULL};
+static const bsrun_verb *const second[] = {
+    &plugins_list,  &plugins_inspect, &plugins_why,  &plugins_knobs, &plugins_new,
+    &plugins_check, &plugins_keep,    &plugins_kept, &plugins_drop,  NULL};
 const bsrun_verb verb_plugins = {
     .name = "plugins",
-    .summary = "list, inspect, begin and grade plugins",
+    .summary = "list, inspect, begin, grade and keep plugins",
     .subverbs = second,
 };

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), why (plugins_why.c),
- * knobs (plugins_knobs.c), new (plugins_new.c), check (plugins_check.c), and opening a plugin in a child
- * process (probe.c). */
+ * knobs (plugins_knobs.c), new (plugins_new.c), check (plugins_check.c), stored builds (plugins_keep.c), and
+ * opening a plugin in a child process (probe.c). */
 #ifndef BSRUN_PLUGINS_H
 #define BSRUN_PLUGINS_H
 #include "bsrun/bsrun.h"
 
-extern const bsrun_verb plugins_inspect, plugins_knobs, plugins_why, plugins_new, plugins_check;
+extern const bsrun_verb plugins_inspect, plugins_knobs, plugins_why, plugins_new, plugins_check, plugins_keep,
+    plugins_kept, plugins_drop;
 /* The usable plugin of an id; a refused one gives its reason. */
 int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err);
 /* The configuration of a plugins verb: base.yaml of configs_dir (NULL: none), the plugins of `extra` (without

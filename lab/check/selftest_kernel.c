@@ -30,6 +30,7 @@ static const struct control {
   uint32_t few;      /* samples are lost */
   const char *fault; /* of the plugin; NULL: none */
   uint32_t stored;   /* it is compared with the build id of the right one */
+  uint32_t baseline; /* its twin is a stored build */
 } controls[] = {
     {.name = "refused", .fault = "refused"},
     {.name = "lost_knob", .fault = "lost_knob", .knobs = "keys=32"},
@@ -49,16 +50,18 @@ static const struct control {
     {.name = "one_output", .fault = "one_output"},
     {.name = "much_slower_twin", .slower = 1.15},
     {.name = "slow_twin", .slower = 1.05},
+    {.name = "no_progress", .slower = 0.97, .baseline = 1},
     {.name = "too_fast", .share = 0.5},
     {.name = "per_item", .items = 32},
     {.name = "no_samples", .few = 1},
 };
 enum { N_CONTROLS = sizeof controls / sizeof controls[0] };
 /* The right control, in each format that a control has, with its knob and with stored times. It is 3 % faster
- * than its twin: with equal times the promotion would be undecided. */
+ * than its twin: with equal times the promotion would be undecided; and 15 % faster than a stored build. */
 static const struct control right_ones[] = {
     {.name = "none: f32", .stored = 1, .knobs = "keys=32", .slower = 0.97},
-    {.name = "none: fp8", .problem = "b1h1s128d32:fp8", .slower = 0.97}};
+    {.name = "none: fp8", .problem = "b1h1s128d32:fp8", .slower = 0.97},
+    {.name = "none: progress", .slower = 0.85, .baseline = 1}};
 
 static const struct control *control_of(const char *name) {
   for (size_t i = 0; i < N_CONTROLS; i++) {
@@ -113,6 +116,8 @@ static int32_t measure(const struct control *c, json_t *record, bs_error *err) {
       .bound = &bound,
       .peers = 1,
       .best = &s->arm[1].comparison,
+      .baseline = c->baseline,
+      .progress = &s->arm[1].comparison,
       .candidate = 1};
   const int32_t told = bs_kernel_record_times(&timed, record, err);
   bs_sampling_free(s);

@@ -11,10 +11,6 @@
 #include "lab/stop.h"
 #include "lab/store/env.h"
 
-static void tell(const bs_kernel_bench *q, const char *text) {
-  if (q->note != NULL) q->note(q->user, text);
-}
-
 /* ---- gates -------------------------------------------------------------------------------------- */
 
 static int32_t add_gates(bs_entrant *e, const bs_rules_outcome *o, bs_error *err) {
@@ -25,7 +21,7 @@ static int32_t add_gates(bs_entrant *e, const bs_rules_outcome *o, bs_error *err
   return bad ? bs_no_memory(err, "gates") : BS_OK;
 }
 
-static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_error *err) {
+int32_t bs_entrant_judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_error *err) {
   bs_rules_outcome o;
   int32_t rc = bs_rules_judge_stage(point->rules, stage, e->record, &o, err);
   if (rc == BS_OK) rc = add_gates(e, &o, err);
@@ -62,7 +58,7 @@ static void set_provider(bs_entrant *e, const char *text) {
   label(e);
 }
 
-static bs_entrant *add_entrant(bs_point *point, const char *text) {
+bs_entrant *bs_point_add(bs_point *point, const char *text) {
   if (point->n == sizeof point->of / sizeof point->of[0]) return NULL;
   bs_entrant *e = &point->of[point->n];
   const bs_kernel_bench *q = point->bench;
@@ -130,7 +126,7 @@ static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
     if (rc == BS_OK && stage == BS_STAGE_BUILD) rc = bs_entrant_check_build(point, e, err);
     if (rc == BS_OK && e->arm != NULL && stage == BS_STAGE_BUILD)
       snprintf(e->name, sizeof e->name, "%s", bs_kernel_arm_provider(e->arm));
-    if (rc == BS_OK) rc = judge(point, e, stage, err);
+    if (rc == BS_OK) rc = bs_entrant_judge(point, e, stage, err);
   }
   e->setup.provider = e->name[0] != '\0' ? e->name : NULL;
   label(e);
@@ -147,7 +143,7 @@ static int32_t examine_others(bs_point *point, bs_error *err) {
     char name[160];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(line, "\t\n"), line);
     if (strcmp(name, point->of[0].name) == 0 || point->n >= BS_KERNEL_PROVIDERS) continue;
-    bs_entrant *e = add_entrant(point, name);
+    bs_entrant *e = bs_point_add(point, name);
     rc = e != NULL ? examine(point, e, err) : bs_no_memory(err, "a provider");
   }
   return rc;
@@ -163,7 +159,7 @@ static int takes_part(const bs_point *point, const char *name, size_t length) {
 static void tell_absent(const bs_point *point, const char *plugin, const char *why) {
   char text[700];
   snprintf(text, sizeof text, "%s: the plugin %.60s takes no part: %.300s", point->text, plugin, why);
-  tell(point->bench, text);
+  bs_bench_tell(point->bench, text);
 }
 
 /* Examines all implementations of a plugin that the user named, for any score. */
@@ -181,7 +177,7 @@ static int32_t examine_plugin(bs_point *point, const char *plugin, bs_error *err
       snprintf(why, sizeof why, "so many others serve; --provider %.100s", name);
       break;
     }
-    bs_entrant *e = add_entrant(point, name);
+    bs_entrant *e = bs_point_add(point, name);
     rc = e != NULL ? examine(point, e, err) : bs_no_memory(err, "a provider");
   }
   if (rc == BS_OK && !takes_part(point, plugin, strlen(plugin))) tell_absent(point, plugin, why);
@@ -194,7 +190,7 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < (q->n_providers > 0 ? q->n_providers : 1); i++) {
     const char *text = q->n_providers > 0 ? q->providers[i] : "";
-    bs_entrant *e = add_entrant(point, text);
+    bs_entrant *e = bs_point_add(point, text);
     rc = e != NULL ? vary(point, e, text, err) : bs_no_memory(err, "a provider");
     if (rc == BS_OK) rc = bs_stop_check(err);
     if (rc == BS_OK) rc = examine(point, e, err);
@@ -206,69 +202,15 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
   return rc;
 }
 
-/* Handles the failure of the Python that the user named with --torch. */
-static int32_t torch_ended(const bs_kernel_bench *q, const bs_error *why, bs_error *err) {
-  if (err == NULL) return why->code;
-  *err = *why;
-  bs_error_where(err, "--torch %.200s", q->torch);
-  if (err->hint[0] == '\0')
-    bs_error_hint(err, "try: %.120s -c 'import torch'; --torch off compares without it", q->torch);
-  return why->code;
-}
-
-/* Tests PyTorch on the same input bytes. It has no gates: it serves as the machine's other provider. PyTorch
- * is left out if it computes something else. */
-static int32_t examine_torch(bs_point *point, bs_kernel_torch *torch, bs_error *err) {
-  const bs_kernel_bench *q = point->bench;
-  bs_kernel_numbers n = {0};
-  bs_kernel_data *data = NULL;
-  char text[420];
-  if (torch == NULL) return BS_OK;
-  bs_error why = BS_ERROR_INIT;
-  int32_t rc = bs_kernel_seeds_get(&point->seeds, 0, &data, err);
-  if (rc != BS_OK) return rc;
-  rc = bs_kernel_torch_load(torch, data, &why);
-  if (rc == BS_OK) rc = bs_kernel_torch_judge(torch, &n, &why);
-  if (rc == BS_UNAVAILABLE && strcmp(q->torch, "auto") != 0) return torch_ended(q, &why, err);
-  if (rc != BS_OK) {
-    snprintf(text, sizeof text, "%s: without PyTorch: %.200s", point->text, why.message);
-    tell(q, text);
-    return BS_OK;
-  }
-  const bs_entrant *alike = point->of;
-  while (alike < point->of + point->n && memcmp(&alike->problem, point->problem, sizeof alike->problem) != 0)
-    alike++;
-  const json_t *numeric = alike < point->of + point->n ? json_object_get(alike->record, "numeric") : NULL;
-  const double predicted = json_number_value(json_object_get(numeric, "predicted_rmse"));
-  if (!(n.relative_rmse <= 100.0 * predicted) && predicted > 0.0) {
-    snprintf(text, sizeof text, "%s: PyTorch's outputs are off by %.3g, %.3g is predicted: it is left out",
-             point->text, n.relative_rmse, predicted);
-    tell(q, text);
-    return BS_OK;
-  }
-  bs_entrant *e = add_entrant(point, "torch");
-  if (e == NULL) return bs_no_memory(err, "a provider");
-  e->torch = torch;
-  json_object_set_new(
-      e->record, "numeric",
-      json_pack("{s:o, s:o, s:o, s:o, s:I}", "relative_rmse", bs_kernel_number(n.relative_rmse), "worst",
-                bs_kernel_number(n.worst), "max_error", bs_kernel_number(n.max_error), "rms",
-                bs_kernel_number(n.rms), "rows", (json_int_t)n.rows));
-  json_object_set_new(
-      e->record, "build",
-      json_pack("{s:s, s:o}", "provider", "torch", "id", bs_env_string(bs_kernel_torch_version(torch))));
-  return BS_OK;
-}
-
 /* ---- one problem -------------------------------------------------------------------------------- */
 
 static int32_t judge_times(bs_point *point, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
     bs_entrant *e = &point->of[i];
-    if (!bs_entrant_runs(e) || e->torch != NULL) continue;
-    rc = judge(point, e, BS_STAGE_PERFORMANCE, err);
-    if (rc == BS_OK && e->failed < 0 && i == 0) rc = judge(point, e, BS_STAGE_EVIDENCE, err);
+    if (!bs_entrant_runs(e) || e->peer != NULL) continue;
+    rc = bs_entrant_judge(point, e, BS_STAGE_PERFORMANCE, err);
+    if (rc == BS_OK && e->failed < 0 && i == 0) rc = bs_entrant_judge(point, e, BS_STAGE_EVIDENCE, err);
   }
   return rc;
 }
@@ -332,9 +274,9 @@ static int32_t check_ran(const bs_point *point, bs_error *err) {
   return BS_USAGE;
 }
 
-static int32_t run_point(bs_point *point, bs_kernel_torch *torch, json_t *out, bs_error *err) {
+static int32_t run_point(bs_point *point, const bs_bench_peers *peers, json_t *out, bs_error *err) {
   int32_t rc = examine_all(point, err);
-  if (rc == BS_OK) rc = examine_torch(point, torch, err);
+  if (rc == BS_OK) rc = bs_point_add_peers(point, peers, err);
   if (rc == BS_OK) rc = bs_point_time(point, err);
   if (rc == BS_OK) rc = judge_times(point, err);
   if (rc == BS_OK) rc = check_ran(point, err);
@@ -348,21 +290,6 @@ static int32_t run_point(bs_point *point, bs_kernel_torch *torch, json_t *out, b
 }
 
 /* ---- all of them -------------------------------------------------------------------------------- */
-
-static int32_t start_torch(const bs_kernel_bench *q, bs_kernel_torch **out, bs_error *err) {
-  bs_error why = BS_ERROR_INIT;
-  char text[300];
-  *out = NULL;
-  if (q->torch == NULL) return BS_OK;
-  const int asked = strcmp(q->torch, "auto") != 0;
-  const char *device = q->backend != NULL && strcmp(q->backend, "cuda") == 0 ? "cuda" : "cpu";
-  const int32_t rc = bs_kernel_torch_start(asked ? q->torch : "python3", q->threads, device, out, &why);
-  if (rc == BS_OK) return BS_OK;
-  if (asked) return torch_ended(q, &why, err);
-  snprintf(text, sizeof text, "without PyTorch: python3: %.200s (--torch PYTHON names another)", why.message);
-  tell(q, text);
-  return BS_OK;
-}
 
 /* Rejects an unclosed "cpu:online{rows=48": the missing part cannot be guessed. */
 static int32_t check_braces(const bs_kernel_bench *q, bs_error *err) {
@@ -379,11 +306,11 @@ static int32_t check_braces(const bs_kernel_bench *q, bs_error *err) {
 
 int32_t bs_kernel_bench_run(const bs_kernel_bench *q, json_t **out, uint32_t *out_unknown, bs_error *err) {
   bs_rules *rules = NULL;
-  bs_kernel_torch *torch = NULL;
+  bs_bench_peers peers = {NULL, NULL};
   int32_t failed = BS_OK;
   bs_error why = BS_ERROR_INIT;
   *out_unknown = 0;
-  *out = json_pack("{s:[], s:[], s:n}", "rows", "runs", "torch");
+  *out = json_pack("{s:[], s:[], s:n, s:n}", "rows", "runs", "torch", "baseline");
   if (*out == NULL) return bs_no_memory(err, "rows");
   if (q->n_problems == 0 || q->seeds < 1 || q->seeds > BS_KERNEL_SEEDS ||
       q->n_providers > BS_KERNEL_PROVIDERS)
@@ -392,8 +319,10 @@ int32_t bs_kernel_bench_run(const bs_kernel_bench *q, json_t **out, uint32_t *ou
                         q->seeds, BS_KERNEL_SEEDS, q->n_providers, BS_KERNEL_PROVIDERS);
   int32_t rc = check_braces(q, err);
   if (rc == BS_OK) rc = bs_rules_load(q->gates != NULL ? q->gates : "sdpa", "gates", &rules, err);
-  if (rc == BS_OK) rc = start_torch(q, &torch, err);
-  if (torch != NULL) json_object_set_new(*out, "torch", bs_env_string(bs_kernel_torch_version(torch)));
+  if (rc == BS_OK) rc = bs_bench_peers_start(q, &peers, err);
+  if (peers.torch != NULL)
+    json_object_set_new(*out, "torch", bs_env_string(bs_kernel_peer_version(peers.torch)));
+  if (peers.baseline != NULL) json_object_set_new(*out, "baseline", bs_env_string(q->baseline->name));
   for (size_t i = 0; rc == BS_OK && i < q->n_problems; i++) {
     bs_point *point = calloc(1, sizeof *point);
     if (point == NULL) {
@@ -405,13 +334,13 @@ int32_t bs_kernel_bench_run(const bs_kernel_bench *q, json_t **out, uint32_t *ou
     point->problem = &q->problems[i];
     point->seeds = (bs_kernel_seeds){.problem = q->problems[i], .first = q->seed, .n = q->seeds};
     bs_kernel_problem_text(point->problem, point->text, sizeof point->text);
-    rc = run_point(point, torch, *out, err);
+    rc = run_point(point, &peers, *out, err);
     if (rc == BS_OK) first_failure(point, &failed, &why);
     for (uint32_t k = 0; k < point->n; k++) *out_unknown += point->of[k].unknown;
     free_point(point);
     free(point);
   }
-  bs_kernel_torch_close(torch);
+  bs_bench_peers_close(&peers);
   bs_rules_free(rules);
   if (rc != BS_OK || failed == BS_OK) return rc;
   if (err != NULL) *err = why;

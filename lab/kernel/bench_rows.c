@@ -39,6 +39,9 @@ static const struct {
     {"next", "comparison", "next"},
     {"standing", "comparison", "standing"},
     {"pairs", "comparison", "pairs"},
+    {"progress", "performance", "progress"},
+    {"progress_low", "performance", "progress_low"},
+    {"progress_high", "performance", "progress_high"},
     {"of_subject", "of_subject", "ratio"},
     {"of_subject_low", "of_subject", "low"},
     {"of_subject_high", "of_subject", "high"},
@@ -69,17 +72,17 @@ static json_int_t gates_in(const bs_entrant *e, const char *state) {
   return n;
 }
 
-/* Writes "10 passed, 6 not applicable" or "numeric failed"; nothing for PyTorch. gates_skipped, gates_unknown
+/* Writes "10 passed, 6 not applicable" or "numeric failed"; nothing for a peer. gates_skipped, gates_unknown
  * and gates_not_reached name the others. */
 static void gate_words(const bs_entrant *e, char *out, size_t size) {
   const json_int_t skipped = gates_in(e, "skipped");
   char more[40] = "";
   out[0] = '\0';
-  if (e->torch != NULL) return;
   if (e->failed >= 0) {
     snprintf(out, size, "%s failed", bs_rule_stage_names[e->failed]);
     return;
   }
+  if (e->peer != NULL) return;
   if (e->unknown > 0)
     snprintf(more, sizeof more, ", %u UNKNOWN", e->unknown);
   else if (skipped > 0)
@@ -101,7 +104,7 @@ static const char *state_of(const bs_entrant *e, const char *gate) {
 static int add_gates_of(json_t *row, const char *key, const bs_point *point, const bs_entrant *e,
                         const char *state) {
   bs_text names = {0};
-  for (uint32_t i = 0; e->torch == NULL && i < point->rules->n; i++)
+  for (uint32_t i = 0; e->peer == NULL && i < point->rules->n; i++)
     if (strcmp(state_of(e, point->rules->rule[i].name), state) == 0)
       bs_text_printf(&names, "%s%s", names.size > 0 ? ", " : "", point->rules->rule[i].name);
   const int bad =
@@ -227,7 +230,7 @@ static json_t *record_of(const bs_point *point, bs_entrant *e) {
                 bs_dtype_name(p->dtype), "B", (json_int_t)p->B, "mask", mask_of(p), "threads_per_rank",
                 (int)point->bench->threads, "seed", (json_int_t)point->bench->seed, "flops",
                 bs_kernel_flops(p), "status", failed ? "failed" : "ok", "passed",
-                !failed && e->unknown == 0 && e->torch == NULL, "gates", e->gates);
+                !failed && e->unknown == 0 && e->peer == NULL, "gates", e->gates);
   if (r == NULL || json_object_update(r, e->record) != 0) {
     json_decref(r);
     return NULL;

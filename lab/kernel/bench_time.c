@@ -20,13 +20,13 @@ enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 200 };
 
 static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
   bs_entrant *e = user;
-  return e->torch != NULL ? bs_kernel_torch_batch(e->torch, lead, n, out, err)
-                          : bs_kernel_arm_batch(e->arm, lead, n, out, err);
+  return e->peer != NULL ? bs_kernel_peer_batch(e->peer, lead, n, out, err)
+                         : bs_kernel_arm_batch(e->arm, lead, n, out, err);
 }
 
 static int32_t series(bs_entrant *e, uint64_t warmup, uint64_t n, double *out, bs_error *err) {
-  return e->torch != NULL ? bs_kernel_torch_series(e->torch, warmup, n, out, err)
-                          : bs_kernel_arm_series(e->arm, warmup, n, out, err);
+  return e->peer != NULL ? bs_kernel_peer_series(e->peer, warmup, n, out, err)
+                         : bs_kernel_arm_series(e->arm, warmup, n, out, err);
 }
 
 static void drop(bs_entrant *e) {
@@ -38,7 +38,7 @@ static int32_t build_anew(bs_entrant *e, bs_error *err) {
   bs_kernel_data *data = NULL;
   int32_t rc = bs_kernel_seeds_get(e->seeds, 0, &data, err);
   if (rc != BS_OK) return rc;
-  if (e->torch != NULL) return bs_kernel_torch_load(e->torch, data, err);
+  if (e->peer != NULL) return bs_kernel_peer_load(e->peer, data, err);
   e->setup.data = data;
   return bs_kernel_arm_open(&e->setup, &e->arm, err);
 }
@@ -60,13 +60,13 @@ static int32_t time_calls(const bs_kernel_bench *q, bs_entrant *e, bs_error *err
   return rc != BS_OK || bs_look_at(e->calls, e->n_calls, &e->look) ? rc : bs_no_memory(err, "percentiles");
 }
 
-/* The shortest call of the smallest problem of the same kind; of attention it has the same widths. PyTorch's
+/* The shortest call of the smallest problem of the same kind; of attention it has the same widths. A peer's
  * is not known. */
 static int32_t time_launch(bs_entrant *e, bs_error *err) {
   bs_kernel_problem p = e->problem;
   bs_kernel_arm *arm = NULL;
   double seconds[LAUNCHES], least = INFINITY;
-  if (e->torch != NULL) return BS_OK;
+  if (e->peer != NULL) return BS_OK;
   p.B = p.H = p.G = p.S = p.T = 1;
   if (bs_kernel_is_product(&p)) p.N = 1;
   if (bs_kernel_is_product(&p)) p.K = bs_kernel_is_24(&p) || p.columns != BS_COLUMNS_ALL ? 4 : 1;
@@ -107,9 +107,9 @@ static double slowest_paired(const bs_point *point) {
   return point->bench->slowest > 0.0 ? point->bench->slowest : SLOWEST_PAIRED;
 }
 
-/* PyTorch runs in a separate process. */
+/* A peer runs in a separate process. */
 static void used_elsewhere(void *user, bs_process_use *out) {
-  bs_kernel_torch_used(((const bs_entrant *)user)->torch, out);
+  bs_kernel_peer_used(((const bs_entrant *)user)->peer, out);
 }
 
 static int32_t take_pairs(bs_point *point, bs_error *err) {
@@ -117,7 +117,7 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
   uint32_t threads = q->threads;
   const bs_sampler_host host = {
       .user = point, .disturb = bs_disturb_host, .progress = progress, .rebuild = rebuild};
-  bs_sampler_arm arms[BS_KERNEL_PROVIDERS + 1];
+  bs_sampler_arm arms[BS_KERNEL_PROVIDERS + BS_KERNEL_PEERS];
   uint32_t n = 0;
   bs_sampler_options o;
   for (uint32_t i = 0; i < point->n; i++) /* a device's host thread waits; PyTorch is on the same device */
@@ -131,7 +131,7 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
                                  .user = e,
                                  .batch = batch,
                                  .threads = threads,
-                                 .elsewhere = e->torch != NULL ? used_elsewhere : NULL,
+                                 .elsewhere = e->peer != NULL ? used_elsewhere : NULL,
                                  .configuration = e->same[0] != '\0' ? e->same : e->label};
   }
   if (n < 2) {
@@ -373,21 +373,32 @@ static json_t *calls_json(const bs_entrant *e, const bs_kernel_bound *b) {
                    1e6 * b->seconds, "fma_and_exp_percent", 100.0 * b->shared_s / each);
 }
 
+/* The stored build that the subject is compared with; NULL: none, or it is in no pairs. */
+static const bs_entrant *baseline_of(const bs_point *point, const bs_entrant *e) {
+  for (uint32_t i = 1; e == &point->of[0] && e->paired >= 0 && i < point->n; i++)
+    if (point->of[i].baseline && point->of[i].paired >= 0) return &point->of[i];
+  return NULL;
+}
+
 static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *rates, bs_error *err) {
   const bs_entrant *other = e->paired >= 0 ? best_other(point, e) : NULL;
   const uint32_t judged = peers(point, e);
   char unpaired[160];
+  const bs_entrant *before = baseline_of(point, e);
   bs_kernel_bound b;
-  bs_comparison c;
+  bs_comparison c, progress;
   say_unpaired(point, e, unpaired, sizeof unpaired);
   int32_t rc = bound(point, e, rates, &b, err);
   if (rc == BS_OK && other != NULL) rc = compare(point, e, other, &c, err);
+  if (rc == BS_OK && before != NULL) rc = compare(point, e, before, &progress, err);
   const bs_kernel_timed timed = {.seconds = e->look.p50,
                                  .samples = e->n_calls,
                                  .bound = &b,
                                  .peers = judged,
                                  .best = other != NULL ? &c : NULL,
                                  .unpaired = judged > 0 && other == NULL ? unpaired : NULL,
+                                 .baseline = e == &point->of[0] && point->bench->baseline != NULL,
+                                 .progress = before != NULL ? &progress : NULL,
                                  .candidate = judged > 0 && point->bench->promote};
   if (rc == BS_OK) rc = bs_kernel_record_times(&timed, e->record, err);
   if (rc != BS_OK) return rc;

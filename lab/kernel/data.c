@@ -89,6 +89,10 @@ void bs_kernel_data_free(bs_kernel_data *d) {
   free(d);
 }
 
+uint64_t bs_kernel_data_seed(const bs_kernel_data *d) {
+  return d->seed;
+}
+
 const bs_kernel_problem *bs_kernel_data_problem(const bs_kernel_data *d) {
   return &d->p;
 }

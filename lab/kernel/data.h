@@ -43,6 +43,7 @@ const float *bs_kernel_data_descale(const bs_kernel_data *data);
 const bs_kept *bs_kernel_data_kept(const bs_kernel_data *data);
 /* The columns of X that a product takes; NULL: all. */
 const bs_partition *bs_kernel_data_columns(const bs_kernel_data *data);
+uint64_t bs_kernel_data_seed(const bs_kernel_data *data);
 /* Elements of the output: batch x head x query x E, or those of a product; of gradients dQ, dK, dV together.
  */
 int64_t bs_kernel_data_outputs(const bs_kernel_data *data);

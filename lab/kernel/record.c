@@ -200,38 +200,45 @@ int bs_kernel_undecided(const bs_comparison *best) {
                                         (disturbed || (best->cause == BS_UNCLEAR_FEW && best->high < 1.0)));
 }
 
-/* The ratio that gates judge, or why it is not known. */
-static void add_ratio(const bs_kernel_timed *t, json_t *performance) {
-  const bs_comparison *c = t->best;
+static void set_text(json_t *performance, const char *name, const char *end, json_t *value) {
+  char key[32];
+  snprintf(key, sizeof key, "%s%s", name, end);
+  json_object_set_new(performance, key, value);
+}
+
+/* A ratio that gates judge, or why it is not known: NAME, NAME_low and NAME_high, or NAME_unknown. c NULL:
+ * there were no pairs. */
+static void add_ratio(const char *name, const bs_comparison *c, const char *unpaired, json_t *performance) {
   char few[200];
-  if (t->unpaired != NULL) json_object_set_new(performance, "ratio_unknown", json_string(t->unpaired));
-  if (c == NULL || t->peers == 0) return;
-  if (bs_kernel_undecided(c) && c->cause != BS_UNCLEAR_FEW) {
+  if (unpaired != NULL) set_text(performance, name, "_unknown", json_string(unpaired));
+  if (c == NULL) return;
+  if (!bs_kernel_undecided(c)) {
+    set_text(performance, name, "", bs_kernel_number(c->ratio));
+    set_text(performance, name, "_low", bs_kernel_number(c->low));
+    set_text(performance, name, "_high", bs_kernel_number(c->high));
+    return;
+  }
+  if (c->cause != BS_UNCLEAR_FEW) {
     char next[BS_LOOK_SENTENCE];
     bs_comparison_next(c, next, sizeof next);
     snprintf(few, sizeof few, "%.3g [%.3g, %.3g]: %s%s%s", c->ratio, c->low, c->high,
              bs_unclear_name(c->cause), next[0] != '\0' ? ": " : "", next);
-    json_object_set_new(performance, "ratio_unknown", json_string(few));
-    return;
-  }
-  if (bs_kernel_undecided(c)) {
+  } else {
     snprintf(
         few, sizeof few,
         "%.3g [%.3g, %.3g] is UNCLEAR: %zu pairs are too few, about %zu are needed: a longer --seconds, or a "
         "quiet machine",
         c->ratio, c->low, c->high, c->pairs, c->needs);
-    json_object_set_new(performance, "ratio_unknown", json_string(few));
-    return;
   }
-  json_object_set_new(performance, "ratio", bs_kernel_number(c->ratio));
-  json_object_set_new(performance, "ratio_low", bs_kernel_number(c->low));
-  json_object_set_new(performance, "ratio_high", bs_kernel_number(c->high));
+  set_text(performance, name, "_unknown", json_string(few));
 }
 
 int32_t bs_kernel_record_times(const bs_kernel_timed *t, json_t *record, bs_error *err) {
-  json_t *performance = json_pack("{s:o,s:I,s:i}", "seconds", bs_kernel_number(t->seconds), "peers",
-                                  (json_int_t)t->peers, "candidate", t->candidate != 0);
-  add_ratio(t, performance);
+  json_t *performance =
+      json_pack("{s:o,s:I,s:i,s:i}", "seconds", bs_kernel_number(t->seconds), "peers", (json_int_t)t->peers,
+                "candidate", t->candidate != 0, "baseline", t->baseline != 0);
+  add_ratio("ratio", t->peers > 0 ? t->best : NULL, t->unpaired, performance);
+  if (t->baseline) add_ratio("progress", t->progress, t->unpaired, performance);
   if (t->bound != NULL) {
     json_object_set_new(performance, "bound_percent",
                         bs_kernel_number(100.0 * t->bound->seconds / t->seconds));

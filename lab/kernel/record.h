@@ -61,7 +61,9 @@ typedef struct bs_kernel_timed {
   uint32_t peers;               /* other providers that it is judged by */
   const bs_comparison *best; /* with the fastest of them, in pairs: its time / this one's; NULL: no pairs */
   const char *unpaired;      /* why there are no pairs; NULL: there are, or there is no other provider */
-  uint32_t candidate;        /* 1: it should be promoted: become the default from now on */
+  uint32_t baseline;         /* 1: there is a stored build, to which it is compared */
+  const bs_comparison *progress; /* the stored build's time / this one's, in pairs; NULL: no pairs */
+  uint32_t candidate;            /* 1: it should be promoted: become the default from now on */
 } bs_kernel_timed;
 /* 1: the interval says slower, but the verdict is UNCLEAR for lack of pairs, the machine was disturbed, or
  * both configurations are the same. Then it is not known to be slower. */

@@ -28,6 +28,8 @@ struct bs_run {
 
 /* BS_IO with a hint that depends on errno. */
 int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, const char *path);
+/* Opens a results folder, and creates it with its parents if missing; it may be a link. */
+int32_t bs_store_open_root(const char *out_dir, int *out_fd, bs_error *err);
 /* A new file of the folder `dir`; synced: it is on the disk when this returns. */
 int32_t bs_store_write_file(int dir, const char *name, const char *data, size_t size, int synced,
                             bs_error *err);

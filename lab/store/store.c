@@ -95,7 +95,7 @@ int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, cons
 
 /* Opens out_dir itself, and creates it with its parents if missing; it may be a link, folders below it may
  * not. */
-static int32_t open_root(const char *out_dir, int *out_fd, bs_error *err) {
+int32_t bs_store_open_root(const char *out_dir, int *out_fd, bs_error *err) {
   char path[4096];
   const size_t length = strlen(out_dir);
   if (length == 0 || length >= sizeof path) {
@@ -270,7 +270,7 @@ static int32_t open_scratch(bs_run *run, bs_error *err) {
 
 static int32_t open_parents(const bs_run_request *q, bs_run *run, bs_error *err) {
   if (!bs_store_keeps(q->out_dir)) return open_scratch(run, err);
-  int32_t rc = open_root(q->out_dir, &run->parent_fd, err);
+  int32_t rc = bs_store_open_root(q->out_dir, &run->parent_fd, err);
   if (rc == BS_OK && q->group != NULL) rc = descend(&run->parent_fd, q->group, q->out_dir, err);
   if (rc == BS_OK) rc = descend(&run->parent_fd, q->phase, q->out_dir, err);
   return rc == BS_OK ? descend(&run->parent_fd, q->method, q->out_dir, err) : rc;
