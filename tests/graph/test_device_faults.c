@@ -9,11 +9,23 @@ static const struct {
   const char *op;
   int64_t index[2]; /* shape of the index; 2 in its last dimension of tuples */
   uint32_t puts;    /* 1: the third input is what is written */
-} places[] = {{"Gather", {2, 1}, 0},
-              {"GatherElements", {2, 4}, 0},
-              {"GatherND", {3, 2}, 0},
-              {"ScatterElements", {2, 4}, 1},
-              {"ScatterND", {3, 2}, 1}};
+  uint32_t quant;   /* 1: the table has 8-bit codes */
+} places[] = {{"Gather", {2, 1}, 0, 0},   {"Gather", {2, 1}, 0, 1},          {"GatherElements", {2, 4}, 0, 0},
+              {"GatherND", {3, 2}, 0, 0}, {"ScatterElements", {2, 4}, 1, 0}, {"ScatterND", {3, 2}, 1, 0}};
+
+/* A table of 3 rows whose values are codes times 0.5. */
+static uint32_t quantised_table(bs_graph *model) {
+  static const int8_t codes[3][4] = {{1, -2, 3, 4}, {5, 6, -7, 8}, {9, 10, 11, -12}};
+  static const float scale = 0.5f;
+  bs_tensor_desc d = {.struct_size = (uint32_t)sizeof d, .dtype = BS_I8, .rank = 2, .dims = {3, 4}};
+  uint32_t args[2], table = 0;
+  split_ok(bs_graph_constant(model, "codes", &d, codes, &args[0], &split_err), "codes");
+  d.dtype = BS_F32;
+  d.rank = 0;
+  split_ok(bs_graph_constant(model, "scale", &d, &scale, &args[1], &split_err), "scale");
+  split_ok(bs_graph_op(model, "DequantizeLinear", args, 2, NULL, 0, &table, 1, &split_err), "table");
+  return table;
+}
 
 START_TEST(places_are_looked_at) {
   static float table[3][4], updates[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -25,7 +37,10 @@ START_TEST(places_are_looked_at) {
   uint32_t args[3], out = 0;
   for (int i = 0; i < 12; i++) table[i / 4][i % 4] = (float)i;
   split_ok(bs_graph_new(split_context, &model, &split_err), "graph");
-  split_ok(bs_graph_constant(model, "table", &d, table, &args[0], &split_err), "table");
+  if (places[_i].quant)
+    args[0] = quantised_table(model);
+  else
+    split_ok(bs_graph_constant(model, "table", &d, table, &args[0], &split_err), "table");
   d.dtype = BS_I64;
   d.dims[0] = rows;
   d.dims[1] = cols;

@@ -100,6 +100,7 @@ static const struct {
     {&ref_normalize, &ref_normalize_at}, {&ref_attention, &ref_attention_at},
     {&ref_contract, &ref_contract_at},   {&ref_reduce, &ref_reduce_at},
     {&ref_take, &ref_take_at},           {&ref_put, &ref_put_at},
+    {&ref_take_q, &ref_take_q_at},       {&ref_matmul_q, &ref_matmul_q_at},
     {&ref_topk, &ref_topk_at},           {&ref_gather_columns, &ref_gather_columns_at},
     {&ref_convert, &ref_convert_at},     {&ref_activate, &ref_activate_at},
 };
@@ -187,5 +188,6 @@ BS_PLUGIN_DEFINE("apart", "0.1.0", "ref behind memory that the host cannot reach
                  1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
                  "backend:apart\nop:matmul@apart\nop:map@apart\nop:normalize@apart\nop:attention@apart\n"
                  "op:contract@apart\nop:reduce@apart\nop:take@apart\nop:put@apart\nop:topk@apart\n"
+                 "op:take_q@apart\nop:matmul_q@apart\n"
                  "op:gather_columns@apart\nop:convert@apart\nop:activate@apart\n",
                  activate, deactivate)
