@@ -17,6 +17,7 @@ enum { GRAPH_NEW, GRAPH_SEEN, GRAPH_KEPT, GRAPH_REFUSED };
 /* One kind of pass. */
 typedef struct pass_graph {
   bs_capture *graph;
+  const void *scratch; /* of the rank, in which its plans work */
   uint32_t state;
   uint32_t given; /* a bit for each of the tensors; the others were NULL */
   bs_tensor tensors[BS_WORK_TENSORS];
@@ -159,6 +160,7 @@ static int32_t try_to_keep(bs_layer_capture_state *g, const bs_work *w, bs_error
   for (uint32_t i = 0; i < BS_COUNT_COUNT_; i++) own->each[i] = rank->counters[i] - before[i];
   char note[96];
   own->state = GRAPH_KEPT;
+  own->scratch = bs_memory_scratch(rank);
   snprintf(own->told, sizeof own->told, "captured");
   snprintf(note, sizeof note, "%s@%.60s/graph", names[w->pass], rank->world->backend->name);
   rank->exec.note(rank->exec.ctx, note);
@@ -179,6 +181,8 @@ int32_t bs_capture_run(bs_layer_capture_state *g, const bs_work *w, bs_error *er
   pass_graph *own = &g->passes[w->pass];
   bs_rank *rank = g->rank;
   if (w->pass == BS_PASS_FORWARD) see_shape(g, w->tensors[0], w->tensors[1]);
+  if (own->state == GRAPH_KEPT && own->scratch != bs_memory_scratch(rank))
+    drop(g, own, "not yet: a plan took a larger scratch");
   const int same = (own->state == GRAPH_SEEN || own->state == GRAPH_KEPT) && same_work(own, w);
   /* A step of other numbers writes them where a kept one reads its own. */
   if (!same && w->pass == BS_PASS_STEP) drop(g, own, "not yet: the steps had other tensors or numbers");

@@ -2,7 +2,7 @@
  * capture.c - runs of a binding as graphs of the device. The first run goes step by step, because libraries
  * make what they make once; the second is captured; later ones are one call for each segment, which is what
  * lies between two nodes of the host. What a run reads lies at the same places each time: ports in the block
- * of the device, the length with them. */
+ * of the device, the length with them; the rank's scratch until a plan takes a larger one. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,7 +22,8 @@ typedef struct gcaptures {
   enum { NEW, SEEN, KEPT, REFUSED } state;
   segment *segments;
   uint32_t n;
-  char told[200]; /* why nothing is captured */
+  uint64_t scratch; /* bytes of the rank's scratch when it was captured */
+  char told[200];   /* why nothing is captured */
 } gcaptures;
 
 static int is_captured(const gbinding *b, uint32_t i) {
@@ -113,7 +114,10 @@ static int32_t run_segment(const gbinding *b, gcaptures *c, segment *s, bs_error
 
 int32_t gcapture_run(gbinding *b, bs_error *err) {
   gcaptures *c = b->captures;
+  const uint64_t scratch = bs_rank_scratch_bytes(b->rank->rank);
   int32_t rc = BS_OK;
+  if (c->scratch != scratch) gcapture_drop(b); /* it has grown, so it lies elsewhere */
+  c->scratch = scratch;
   if (c->state == NEW) forget(b, c);
   for (uint32_t i = 0; i < c->n && rc == BS_OK; i++) rc = run_segment(b, c, &c->segments[i], err);
   if (rc == BS_OK && c->state == SEEN) c->state = KEPT;

@@ -66,6 +66,29 @@ START_TEST(forwards_are_one_launch) {
 }
 END_TEST
 
+/* A plan that takes a larger scratch moves it: the graph is made again. */
+static int32_t scratch_main(bs_rank *rank, void *arg, bs_error *err) {
+  made m;
+  (void)arg;
+  int32_t rc = make(rank, &kept, &m, err);
+  for (int64_t seed = 0; rc == BS_OK && seed < 2; seed++) rc = same_bits(rank, &m, seed, err);
+  ck_assert_uint_eq(calls_of("cuGraphLaunch"), 1);
+  if (rc == BS_OK) rc = rank->exec.reserve(rank->exec.ctx, 8 << 20);
+  if (rc == BS_OK) rc = same_bits(rank, &m, 2, err);
+  ck_assert_str_eq(bs_layer_capture(m.layer, BS_PASS_FORWARD), "not yet: a plan took a larger scratch");
+  ck_assert_uint_eq(calls_of("cuGraphLaunch"), 1);
+  if (rc == BS_OK) rc = same_bits(rank, &m, 3, err);
+  ck_assert_str_eq(bs_layer_capture(m.layer, BS_PASS_FORWARD), "captured");
+  ck_assert_uint_eq(calls_of("cuGraphLaunch"), 2);
+  unmake(rank, &m);
+  return rc;
+}
+START_TEST(scratch_that_moves) {
+  with_world(NULL, 1, plain_main, NULL, "");
+  with_world(NULL, 1, scratch_main, NULL, "forward");
+}
+END_TEST
+
 /* What fails on the way to a graph leaves forwards as they were, and says what it was. */
 static const struct {
   const char *plan, *why;
@@ -243,12 +266,10 @@ START_TEST(graphs_are_begun_once) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{forwards_are_one_launch},
-                             {what_fails_is_run_as_before, 3},
-                             {a_launch_that_fails_is_told},
-                             {ranks_that_meet_cannot, 2},
-                             {what_spoils_a_graph_is_told, TEST_COUNT(spoils)},
-                             {graphs_are_begun_once},
-                             {0}};
+  const test_case tests[] = {
+      {forwards_are_one_launch},        {scratch_that_moves},
+      {what_fails_is_run_as_before, 3}, {a_launch_that_fails_is_told},
+      {ranks_that_meet_cannot, 2},      {what_spoils_a_graph_is_told, TEST_COUNT(spoils)},
+      {graphs_are_begun_once},          {0}};
   return run_tests("cuda_graph", tests, (test_setup){.timeout = 60});
 }

@@ -13,6 +13,7 @@ typedef struct apart_state {
   uint64_t room;   /* bytes of a device */
   uint64_t fails;  /* the number of the copy that fails, from 1; 0: none */
   uint64_t copies; /* so far */
+  uint32_t keeps;  /* 0: a capture is refused when it ends */
   char lacks[128]; /* ops that it does not serve: ",topk,take," */
   pthread_mutex_t lock;
   unsigned char *base; /* reserved addresses; PROT_NONE unless an op or a copy runs */
@@ -23,6 +24,7 @@ typedef struct apart_state {
 /* One rank's. All of them are objects of one device, whose memory they share. */
 typedef struct apart_device {
   apart_state *state;
+  bs_capture *captures; /* the capture that is being made; NULL: none */
 } apart_device;
 
 extern const bs_backend apart_backend;
@@ -31,4 +33,8 @@ int32_t apart_reserve(apart_state *state, bs_error *err);
 void apart_release(apart_state *state);
 void apart_open(apart_state *state);
 void apart_close(apart_state *state);
+/* capture.c: adds a run to the capture that is being made. */
+int32_t apart_capture(apart_device *device, const bs_op_impl *op, const bs_exec *exec, void *plan,
+                      bs_tensor *const *args, uint32_t nargs, bs_error *err);
+void apart_capture_slots(bs_backend *backend);
 #endif

@@ -12,6 +12,7 @@ typedef struct apart_op {
 typedef struct apart_object {
   const apart_op *op;
   void *inner;
+  const bs_exec *exec; /* of a plan */
 } apart_object;
 
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
@@ -71,6 +72,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   apart_open(op->state);
   const int32_t rc = op->inner->prepare(&op->state->ref, exec, query, inner, &o->inner, err);
   apart_close(op->state);
+  o->exec = exec;
   if (rc == BS_OK)
     *out_plan = o;
   else
@@ -80,6 +82,9 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
 
 static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   const apart_object *o = plan;
+  apart_device *device = o->exec->device;
+  if (device->captures != NULL)
+    return apart_capture(device, o->op->inner, o->exec, o->inner, args, nargs, err);
   apart_open(o->op->state);
   const int32_t rc = o->op->inner->run(o->inner, args, nargs, stream, err);
   apart_close(o->op->state);
@@ -118,6 +123,7 @@ static int32_t read_params(apart_state *s, bs_error *err) {
       {sizeof(bs_param_desc), BS_PARAM_INT, "room", "1073741824", "0..4294967296", "B", "memory of a device"},
       {sizeof(bs_param_desc), BS_PARAM_INT, "fails", "0", "0..1000000", NULL,
        "the copy that fails, from 1; 0: none"},
+      {sizeof(bs_param_desc), BS_PARAM_BOOL, "keeps", "true", NULL, NULL, "captures; false: it refuses them"},
   };
   const bs_host *host = s->ref.host;
   bs_value value = {.struct_size = (uint32_t)sizeof value};
@@ -132,16 +138,21 @@ static int32_t read_params(apart_state *s, bs_error *err) {
   if (rc != BS_OK) return rc;
   s->room = (uint64_t)value.i;
   rc = host->param_get(host->ctx, s->self, "fails", &value, err);
+  if (rc != BS_OK) return rc;
   s->fails = (uint64_t)value.i;
+  rc = host->param_get(host->ctx, s->self, "keeps", &value, err);
+  s->keeps = value.i != 0;
   return rc;
 }
 
 static int32_t register_all(apart_plugin *p, bs_error *err) {
   apart_state *s = &p->state;
   const bs_host *host = s->ref.host;
+  bs_backend backend = apart_backend;
+  apart_capture_slots(&backend);
   int32_t rc = read_params(s, err);
   if (rc == BS_OK)
-    rc = host->register_thing(host->ctx, s->self, BS_KIND_BACKEND, &apart_backend, s, &apart_backend_at, err);
+    rc = host->register_thing(host->ctx, s->self, BS_KIND_BACKEND, &backend, s, &apart_backend_at, err);
   for (size_t i = 0; i < SERVED && rc == BS_OK; i++) {
     const bs_op_impl *inner = served[i].inner;
     p->ops[i] = (apart_op){.inner = inner, .state = s};
