@@ -19,13 +19,18 @@ static uint32_t first_of(const gcore *core, uint32_t block) {
   return i;
 }
 
+uint64_t gdevice_held(const gcore *core) {
+  uint64_t held = 0;
+  for (uint32_t i = 0; i < core->n_blocks; i++)
+    if (first_of(core, i) == i) held += core->blocks[i].tensor.bytes;
+  return held;
+}
+
 int32_t gdevice_no_room(const gcore *core, const grank *rank, const char *what, uint64_t bytes,
                         bs_error *err) {
   const double mib = 1024.0 * 1024.0;
-  uint64_t held = 0;
+  const uint64_t held = gdevice_held(core);
   char asked[64] = "";
-  for (uint32_t i = 0; i < core->n_blocks; i++)
-    if (first_of(core, i) == i) held += core->blocks[i].tensor.bytes;
   if (err == NULL || rank->phantom || strcmp(err->id, "BS-GRAPH-DEVICE-MEMORY") == 0) return BS_NO_MEMORY;
   const bs_error why = *err;
   if (bytes > 0) snprintf(asked, sizeof asked, "%.1f MiB of ", (double)bytes / mib);

@@ -384,6 +384,57 @@ static void put_memory(report *r, int json) {
   bs_text_append(&r->t, "]},", 3);
 }
 
+/* Bytes of constants that a device has twice: packed for a product, and as rows for a take (a tied
+ * embedding). *out_name: the largest. */
+static uint64_t held_twice(const gbinding *b, uint32_t *out_value) {
+  const graph *g = b->g;
+  uint64_t all = 0, most = 0;
+  *out_value = GNONE;
+  for (uint32_t root = 0; root < g->n_values; root++) {
+    int packed = 0, read = 0;
+    if (g->values[root].kind != GV_CONST || g->values[root].base != root) continue;
+    for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) {
+      const gnode *n = &g->nodes[id];
+      packed |= graph_is_packed(n->op) && g->values[n->weight].base == root;
+      for (uint32_t k = 0; k < n->n_in; k++) read |= n->in[k] != GNONE && g->values[n->in[k]].base == root;
+    }
+    const uint64_t bytes = packed && read ? graph_bytes(&g->values[root]) : 0;
+    all += bytes;
+    if (bytes > most) *out_value = root;
+    if (bytes > most) most = bytes;
+  }
+  return all;
+}
+
+/* What the session holds of a device's memory, the arena of the first run included. */
+static void put_device(report *r, int json) {
+  const gbinding *b = r->b;
+  const gcore *core = r->s->core;
+  const double mib = 1024.0 * 1024.0;
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  bs_device_info info = {.struct_size = (uint32_t)sizeof info};
+  uint32_t tied = GNONE;
+  char name[32];
+  if (!b->rank->apart || b->rank->phantom ||
+      bs_find_backend(b->rank->context, core->backend, &backend, &state, NULL) != BS_OK)
+    return;
+  if (backend->device_info(state, 0, &info, NULL) != BS_OK) info.memory_bytes = 0;
+  const uint64_t twice = held_twice(b, &tied), later = b->own_arena == NULL ? b->arena_bytes : 0,
+                 held = core->packed_bytes + gdevice_held(core) + later;
+  if (json) {
+    bs_text_printf(&r->t, "\"device\":{\"held\":%" PRIu64 ",\"memory\":%" PRIu64 ",\"twice\":%" PRIu64 "},",
+                   held, info.memory_bytes, twice);
+    return;
+  }
+  bs_text_printf(&r->t, "device memory: %.1f of %.1f MiB", (double)held / mib,
+                 (double)info.memory_bytes / mib);
+  if (twice > 0)
+    bs_text_printf(&r->t, "; %s lies there twice, packed for its product and as a table (%.1f MiB more)",
+                   graph_value_name(b->g, tied, name), (double)twice / mib);
+  bs_text_append(&r->t, "\n", 1);
+}
+
 static int32_t put_misses(report *r, int json, bs_error *err) {
   gmisses all = {0};
   const int32_t rc = gsession_misses(r->s, &all, err);
@@ -489,6 +540,7 @@ BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
   if (what == BS_REPORT_EXPLAIN) put_notes(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_sizes(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PLAN) put_memory(&r, (int)json);
+  if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PLAN) put_device(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);
   if (what == BS_REPORT_EXPLAIN) put_split(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PROFILE)

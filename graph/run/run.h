@@ -186,6 +186,8 @@ uint64_t gcore_state_bytes(const gcore *core, const gvalue *value);
 /* ---- memory of a device: device.c. The rank is entered, the core locked. ------------------------ */
 /* So many bytes of the rank's device, zeros, until the owner's are dropped; owner NULL: until the core is
  * closed. BS_NO_MEMORY names `what` they are for, and what the session holds. */
+/* Bytes of all blocks: of states, constants, ports and arenas; packed weights are not among them. */
+uint64_t gdevice_held(const gcore *core);
 int32_t gdevice_take(gcore *core, grank *rank, const char *what, uint64_t bytes, const void *owner,
                      void **out_data, bs_error *err);
 /* Puts that error around the device's own; bytes 0: not known. Returns BS_NO_MEMORY. */

@@ -309,6 +309,36 @@ START_TEST(no_room) {
 }
 END_TEST
 
+static void see_device(void *user, const char *text) {
+  unsigned long long *device = user;
+  const char *at = strstr(text, "\"device\":{");
+  ck_assert_msg(at != NULL, "%.200s", text);
+  ck_assert_int_eq(sscanf(at, "\"device\":{\"held\":%llu,\"memory\":%llu,\"twice\":%llu}", &device[0],
+                          &device[1], &device[2]),
+                   3);
+}
+
+/* The plan counts the arena, which the first run takes, and a table that is also a packed weight. */
+START_TEST(explain_counts_the_memory) {
+  static const struct {
+    const char *model;
+    unsigned long long twice; /* 5 words of 48 numbers */
+  } of[] = {{"gpt2/", 5 * 48 * 4}, {"builtin:lm:1x64", 0}};
+  unsigned long long before_it[3], after[3];
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  bs_session *s = open_on(split_open(of[_i].model), "apart", PROMPT, NULL);
+  split_ok(bs_session_text(s, BS_REPORT_PLAN, 1, see_device, before_it, &split_err), "plan");
+  run(s, 0);
+  split_ok(bs_session_text(s, BS_REPORT_PLAN, 1, see_device, after, &split_err), "plan");
+  split_ok(bs_session_stats_get(s, &stats, &split_err), "stats");
+  ck_assert_uint_eq(before_it[0], after[0]);
+  ck_assert_uint_ge(after[0], stats.packed_bytes + stats.state_bytes + stats.arena_bytes);
+  ck_assert_uint_eq(after[1], 1u << 30);
+  ck_assert_uint_eq(after[2], of[_i].twice);
+  bs_session_close(s);
+}
+END_TEST
+
 int main(void) {
   const test_case rows[] = {{bits_of_the_host, TEST_COUNT(models)},
                             {lacked_nodes_run_on_the_host, TEST_COUNT(lacking)},
@@ -319,6 +349,7 @@ int main(void) {
                             {slots},
                             {shared, 2},
                             {no_room, 2},
+                            {explain_counts_the_memory, 2},
                             {0}};
   return run_tests("device_model", rows, (test_setup){.before = before, .after = split_end, .timeout = 60});
 }
