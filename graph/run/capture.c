@@ -5,6 +5,7 @@
  * of the device, the length with them; the rank's scratch until a plan takes a larger one. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/error.h"
 #include "core/world/executor.h"
@@ -15,26 +16,36 @@ enum { LEAST_STEPS = 2 };
 
 typedef struct segment {
   uint32_t first, end; /* steps */
-  bs_capture *capture; /* NULL: step by step */
 } segment;
 
-typedef struct gcaptures {
+/* The captures of one slot: its states lie at their own addresses. */
+typedef struct gset {
   enum { NEW, SEEN, KEPT, REFUSED } state;
-  segment *segments;
-  uint32_t n;
+  int stale;        /* 1: memory has moved since; forgotten at the next run */
+  bs_capture **of;  /* of each segment; NULL: step by step */
   uint64_t scratch; /* bytes of the rank's scratch when it was captured */
   char told[200];   /* why nothing is captured */
+} gset;
+
+typedef struct gcaptures {
+  segment *segments;
+  uint32_t n;
+  gset *sets; /* of each slot of the model; of a model without slots one */
+  uint32_t n_sets, slot;
 } gcaptures;
 
 static int is_captured(const gbinding *b, uint32_t i) {
   return b->steps[i].hosted == NULL && b->steps[i].layer == NULL;
 }
 
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
+}
+
 /* Runs of steps of the device, and between them steps that are not captured. */
 static int32_t find_segments(const gbinding *b, gcaptures *c, bs_error *err) {
   c->segments = calloc(b->n_steps + 1u, sizeof *c->segments);
-  if (c->segments == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
+  if (c->segments == NULL) return no_memory(err);
   for (uint32_t i = 0; i < b->n_steps;) {
     segment *s = &c->segments[c->n++];
     s->first = i;
@@ -45,35 +56,68 @@ static int32_t find_segments(const gbinding *b, gcaptures *c, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t make_sets(const gbinding *b, gcaptures *c, bs_error *err) {
+  c->n_sets = b->core->slots > 1 ? (uint32_t)b->core->slots : 1;
+  c->sets = calloc(c->n_sets, sizeof *c->sets);
+  for (uint32_t i = 0; c->sets != NULL && i < c->n_sets; i++) {
+    c->sets[i].of = calloc(c->n + 1u, sizeof(bs_capture *));
+    if (c->sets[i].of == NULL) return no_memory(err);
+  }
+  return c->sets != NULL ? BS_OK : no_memory(err);
+}
+
 int32_t gcapture_make(gbinding *b, bs_error *err) {
   if (!b->rank->apart || b->rank->phantom) return BS_OK;
   b->captures = calloc(1, sizeof *b->captures);
-  if (b->captures == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
-  return find_segments(b, b->captures, err);
+  if (b->captures == NULL) return no_memory(err);
+  const int32_t rc = find_segments(b, b->captures, err);
+  return rc == BS_OK ? make_sets(b, b->captures, err) : rc;
 }
 
-static void forget(const gbinding *b, gcaptures *c) {
+static void forget(const gbinding *b, const gcaptures *c, gset *set) {
   for (uint32_t i = 0; i < c->n; i++) {
-    bs_rank_capture_free(b->rank->rank, c->segments[i].capture);
-    c->segments[i].capture = NULL;
+    bs_rank_capture_free(b->rank->rank, set->of[i]);
+    set->of[i] = NULL;
   }
+  set->stale = 0;
 }
 
 void gcapture_free(gbinding *b) {
   gcaptures *c = b->captures;
   if (c == NULL) return;
-  if (c->segments != NULL && grank_enter_to_free(b->rank)) {
-    forget(b, c);
-    grank_leave_freed(b->rank);
+  const int entered = c->sets != NULL && grank_enter_to_free(b->rank);
+  for (uint32_t i = 0; c->sets != NULL && i < c->n_sets; i++) {
+    if (entered && c->sets[i].of != NULL) forget(b, c, &c->sets[i]);
+    free(c->sets[i].of);
   }
+  if (entered) grank_leave_freed(b->rank);
+  free(c->sets);
   free(c->segments);
   free(c);
   b->captures = NULL;
 }
 
 void gcapture_drop(gbinding *b) {
-  if (b->captures != NULL && b->captures->state != REFUSED) b->captures->state = NEW;
+  gcaptures *c = b->captures;
+  for (uint32_t i = 0; c != NULL && i < c->n_sets; i++) {
+    c->sets[i].stale = 1;
+    if (c->sets[i].state != REFUSED) c->sets[i].state = NEW;
+  }
+}
+
+/* Another slot ran these steps before, so its first run may be captured. */
+static void begin_set(gset *set, const gset *other) {
+  if (set->state != NEW || other->state == NEW) return;
+  set->state = other->state == REFUSED ? REFUSED : SEEN;
+  memcpy(set->told, other->told, sizeof set->told);
+}
+
+void gcapture_slot(gbinding *b, int64_t slot) {
+  gcaptures *c = b->captures;
+  if (c == NULL || slot < 0 || slot >= c->n_sets) return;
+  const gset *before = &c->sets[c->slot];
+  c->slot = (uint32_t)slot;
+  begin_set(&c->sets[slot], before);
 }
 
 static int32_t run_plain(const gbinding *b, const segment *s, bs_error *err) {
@@ -85,43 +129,49 @@ static int32_t run_plain(const gbinding *b, const segment *s, bs_error *err) {
 }
 
 /* Keeps a segment. A failed capture has run nothing. */
-static int32_t keep(const gbinding *b, segment *s, bs_error *err) {
+static int32_t keep(const gbinding *b, const segment *s, bs_capture **out, bs_error *err) {
   bs_error end = BS_ERROR_INIT;
   int32_t rc = bs_rank_capture_begin(b->rank->rank, err);
   if (rc != BS_OK) return rc;
   rc = run_plain(b, s, err);
-  const int32_t ended = bs_rank_capture_end(b->rank->rank, &s->capture, &end);
+  const int32_t ended = bs_rank_capture_end(b->rank->rank, out, &end);
   if (ended != BS_OK) *err = end;
   return ended != BS_OK ? ended : rc;
 }
 
-static int32_t run_segment(const gbinding *b, gcaptures *c, segment *s, bs_error *err) {
+static int32_t run_segment(const gbinding *b, const gcaptures *c, uint32_t i, bs_error *err) {
+  const segment *s = &c->segments[i];
+  gset *set = &c->sets[c->slot];
   const int captured = is_captured(b, s->first) && s->end - s->first >= LEAST_STEPS;
-  if (!captured || c->state == NEW || c->state == REFUSED) return run_plain(b, s, err);
+  if (!captured || set->state == NEW || set->state == REFUSED) return run_plain(b, s, err);
   bs_error why = BS_ERROR_INIT;
-  if (c->state == SEEN && s->capture == NULL && keep(b, s, &why) != BS_OK) {
+  if (set->state == SEEN && set->of[i] == NULL && keep(b, s, &set->of[i], &why) != BS_OK) {
     const int32_t rc = bs_rank_sync(b->rank->rank, err); /* of segments that were queued before it */
-    forget(b, c);
-    c->state = REFUSED;
-    snprintf(c->told, sizeof c->told, "%.199s", why.message);
-    for (char *at = c->told; *at != '\0'; at++)
+    forget(b, c, set);
+    set->state = REFUSED;
+    snprintf(set->told, sizeof set->told, "%.199s", why.message);
+    for (char *at = set->told; *at != '\0'; at++)
       if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
         *at = ' '; /* explain prints it as JSON, too */
     return rc == BS_OK ? run_plain(b, s, err) : rc;
   }
-  return bs_rank_capture_run(b->rank->rank, s->capture, err);
+  return bs_rank_capture_run(b->rank->rank, set->of[i], err);
 }
 
 int32_t gcapture_run(gbinding *b, bs_error *err) {
-  gcaptures *c = b->captures;
+  const gcaptures *c = b->captures;
+  gset *set = &c->sets[c->slot];
   const uint64_t scratch = bs_rank_scratch_bytes(b->rank->rank);
   int32_t rc = BS_OK;
-  if (c->scratch != scratch) gcapture_drop(b); /* it has grown, so it lies elsewhere */
-  c->scratch = scratch;
-  if (c->state == NEW) forget(b, c);
-  for (uint32_t i = 0; i < c->n && rc == BS_OK; i++) rc = run_segment(b, c, &c->segments[i], err);
-  if (rc == BS_OK && c->state == SEEN) c->state = KEPT;
-  if (rc == BS_OK && c->state == NEW) c->state = SEEN;
+  if (set->scratch != scratch && set->state == KEPT) { /* it has grown, so it lies elsewhere */
+    set->state = NEW;
+    set->stale = 1;
+  }
+  set->scratch = scratch;
+  if (set->stale) forget(b, c, set);
+  for (uint32_t i = 0; i < c->n && rc == BS_OK; i++) rc = run_segment(b, c, i, err);
+  if (rc == BS_OK && set->state == SEEN) set->state = KEPT;
+  if (rc == BS_OK && set->state == NEW) set->state = SEEN;
   return rc;
 }
 
@@ -130,15 +180,16 @@ void gcapture_tell(const gbinding *b, char *out, size_t size) {
   uint32_t segments = 0, steps = 0;
   out[0] = '\0';
   if (c == NULL) return;
+  const gset *set = &c->sets[c->slot];
   for (uint32_t i = 0; i < c->n; i++) {
-    if (c->segments[i].capture == NULL) continue;
+    if (set->of[i] == NULL) continue;
     segments++;
     steps += c->segments[i].end - c->segments[i].first;
   }
-  if (c->state == KEPT)
+  if (set->state == KEPT)
     snprintf(out, size, "%u nodes in %u capture%s", steps, segments, segments == 1 ? "" : "s");
-  else if (c->state == REFUSED)
-    snprintf(out, size, "not captured: %s", c->told);
+  else if (set->state == REFUSED)
+    snprintf(out, size, "not captured: %s", set->told);
   else
     snprintf(out, size, "not captured yet: the second run with these sizes will be");
 }

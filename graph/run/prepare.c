@@ -18,15 +18,20 @@ static int32_t no_memory(bs_error *err) {
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-void gbinding_set_root(gbinding *b, uint32_t root, void *data) {
+/* The root and its views get their memory. */
+static void move_root(gbinding *b, uint32_t root, void *data) {
   b->checked = 0;
-  gcapture_drop(b);
   static unsigned char nothing[64]; /* where values without elements lie */
   for (uint32_t i = root; i != GNONE; i = b->g->values[i].next_view) {
     gtensor_fill(&b->g->values[i], &b->g->values[root], data, &b->tensors[i]);
     if (b->tensors[i].data == NULL && graph_count(&b->g->values[root]) == 0) b->tensors[i].data = nothing;
   }
   gbytes_fill(b, root);
+}
+
+void gbinding_set_root(gbinding *b, uint32_t root, void *data) {
+  gcapture_drop(b);
+  move_root(b, root, data);
 }
 
 void gbinding_place(gbinding *b, void *arena) {
@@ -75,8 +80,9 @@ void gbinding_set_slot(gbinding *b, int64_t slot) {
     const gvalue *v = &b->g->values[i];
     if (v->kind != GV_STATE) continue;
     const int64_t row = graph_count(v) / v->dims[0] * (int64_t)BS_DTYPE_BYTES(v->dtype);
-    gbinding_set_root(b, i, (unsigned char *)b->tensors[i].data + (slot - b->slot) * row);
+    move_root(b, i, (unsigned char *)b->tensors[i].data + (slot - b->slot) * row);
   }
+  if (slot != b->slot) gcapture_slot(b, slot);
   b->slot = slot;
 }
 

@@ -358,6 +358,8 @@ int32_t gcapture_make(gbinding *binding, bs_error *err);
 void gcapture_free(gbinding *binding);
 /* Memory of the binding has moved: what is captured is dropped. A binding that refused stays without. */
 void gcapture_drop(gbinding *binding);
+/* The slot of the next runs; each slot has its own captures. */
+void gcapture_slot(gbinding *binding, int64_t slot);
 /* Runs all steps. The rank is entered. */
 int32_t gcapture_run(gbinding *binding, bs_error *err);
 /* "40 nodes in 2 captures", or why there are none; "" of the host. */
