@@ -42,6 +42,7 @@ static const gloss glosses[] = {
     {"gate of a kernel", "memory", "the plan takes no more memory than it promised"},
     {"gate of a kernel", "kept", "at least 0.9 of the speed of the best other provider, in pairs"},
     {"gate of a kernel", "promoted", "as fast as the best other provider: it may become the choice"},
+    {"gate of a kernel", "progress", "1.1 times as fast as a stored build (--baseline), in pairs"},
     {"gate of a kernel", "below_bound", "not faster than this machine allows"},
     {"gate of a kernel", "samples", "enough samples are stored to judge the time again"},
     /* what gates together say */
