@@ -114,7 +114,11 @@ static void begin_set(gset *set, const gset *other) {
 
 void gcapture_slot(gbinding *b, int64_t slot) {
   gcaptures *c = b->captures;
-  if (c == NULL || slot < 0 || slot >= c->n_sets) return;
+  if (c == NULL) return;
+  if (slot < 0 || slot >= c->n_sets) { /* it has no captures of its own */
+    gcapture_drop(b);
+    return;
+  }
   const gset *before = &c->sets[c->slot];
   c->slot = (uint32_t)slot;
   begin_set(&c->sets[slot], before);
