@@ -284,8 +284,11 @@ START_TEST(exchanged_between_search_and_open) {
 }
 END_TEST
 
-/* Byte changes in the header and tables: refused or found, never a crash of the reader. */
+/* Byte changes in the header and tables: refused or found, never a crash of the reader. A search takes a
+ * tenth of a second under sanitizers: there it is each byte of the ELF header and every fifth of the tables.
+ */
 START_TEST(damaged_tables) {
+  const int every = BS_SLOW ? 5 : 1;
   char dir[512];
   const char *dirs[1] = {dir};
   unsigned char byte, wrong;
@@ -294,7 +297,7 @@ START_TEST(damaged_tables) {
   const char *path = test_copy(fixture("good"), dir, "bs_good.so");
   int fd = open(path, O_RDWR | O_CLOEXEC);
   ck_assert_int_ge(fd, 0);
-  for (off_t at = 0; at < 1024; at++) {
+  for (off_t at = 0; at < 1024; at += at < 64 ? 1 : every) {
     test_log log = TEST_LOG_INIT;
     bs_error err = BS_ERROR_INIT;
     bs_context *context = NULL;
@@ -309,7 +312,7 @@ START_TEST(damaged_tables) {
     bs_context_close(context);
     ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
   }
-  ck_assert_int_ge(refused, 100); /* at least the ELF header's and the tables' offsets */
+  ck_assert_int_ge(refused, 100 / every); /* at least the ELF header's and the tables' offsets */
   close(fd);
   test_remove(dir);
 }
