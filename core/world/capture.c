@@ -160,7 +160,7 @@ static int32_t try_to_keep(bs_layer_capture_state *g, const bs_work *w, bs_error
   for (uint32_t i = 0; i < BS_COUNT_COUNT_; i++) own->each[i] = rank->counters[i] - before[i];
   char note[96];
   own->state = GRAPH_KEPT;
-  own->scratch = bs_memory_scratch(rank);
+  own->scratch = bs_rank_scratch(rank);
   snprintf(own->told, sizeof own->told, "captured");
   snprintf(note, sizeof note, "%s@%.60s/graph", names[w->pass], rank->world->backend->name);
   rank->exec.note(rank->exec.ctx, note);
@@ -181,7 +181,7 @@ int32_t bs_capture_run(bs_layer_capture_state *g, const bs_work *w, bs_error *er
   pass_graph *own = &g->passes[w->pass];
   bs_rank *rank = g->rank;
   if (w->pass == BS_PASS_FORWARD) see_shape(g, w->tensors[0], w->tensors[1]);
-  if (own->state == GRAPH_KEPT && own->scratch != bs_memory_scratch(rank))
+  if (own->state == GRAPH_KEPT && own->scratch != bs_rank_scratch(rank))
     drop(g, own, "not yet: a plan took a larger scratch");
   const int same = (own->state == GRAPH_SEEN || own->state == GRAPH_KEPT) && same_work(own, w);
   /* A step of other numbers writes them where a kept one reads its own. */

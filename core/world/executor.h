@@ -22,6 +22,8 @@ BS_API void bs_rank_lend_calls(bs_rank *rank, void *block, uint64_t bytes);
 BS_API uint64_t bs_rank_calls_bytes(const bs_rank *rank);
 /* Bytes of the rank's own scratch: the most that any of its plans reserved so far. */
 BS_API uint64_t bs_rank_scratch_bytes(const bs_rank *rank);
+/* Its address, or that of the block that is lent. A plan that reserves more moves it. NULL: there is none. */
+BS_API const void *bs_rank_scratch(const bs_rank *rank);
 /* All that is asked of the rank's ops from now on, methods' queries included, has these flags
  * (enum bs_query_flags) too. 0: none. */
 BS_API void bs_rank_require(bs_rank *rank, uint32_t query_flags);

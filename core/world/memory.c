@@ -168,6 +168,10 @@ static int take_of_calls(bs_rank *rank, uint64_t bytes, void **out_ptr) {
   return 1;
 }
 
+const void *bs_rank_scratch(const bs_rank *rank) {
+  return rank->lent != NULL ? rank->lent : rank->scratch;
+}
+
 uint64_t bs_rank_scratch_bytes(const bs_rank *rank) {
   return rank->scratch_bytes;
 }

@@ -3,6 +3,7 @@
  * make what they make once; the second is captured; later ones are one call for each segment, which is what
  * lies between two nodes of the host. What a run reads lies at the same places each time: ports in the block
  * of the device, the length with them; the rank's scratch until a plan takes a larger one. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,18 @@ typedef struct segment {
   uint32_t first, end; /* steps */
 } segment;
 
+/* A segment's capture, with the scratch of the rank that it works in. */
+typedef struct kept {
+  bs_capture *graph; /* NULL: step by step */
+  const void *scratch;
+} kept;
+
 /* The captures of one slot: its states lie at their own addresses. */
 typedef struct gset {
   enum { NEW, SEEN, KEPT, REFUSED } state;
-  int stale;        /* 1: memory has moved since; forgotten at the next run */
-  bs_capture **of;  /* of each segment; NULL: step by step */
-  uint64_t scratch; /* bytes of the rank's scratch when it was captured */
-  char told[200];   /* why nothing is captured */
+  int stale;      /* 1: memory has moved since; forgotten at the next run */
+  kept *of;       /* of each segment */
+  char told[200]; /* why nothing is captured */
 } gset;
 
 typedef struct gcaptures {
@@ -60,7 +66,7 @@ static int32_t make_sets(const gbinding *b, gcaptures *c, bs_error *err) {
   c->n_sets = b->core->slots > 1 ? (uint32_t)b->core->slots : 1;
   c->sets = calloc(c->n_sets, sizeof *c->sets);
   for (uint32_t i = 0; c->sets != NULL && i < c->n_sets; i++) {
-    c->sets[i].of = calloc(c->n + 1u, sizeof(bs_capture *));
+    c->sets[i].of = calloc(c->n + 1u, sizeof(kept));
     if (c->sets[i].of == NULL) return no_memory(err);
   }
   return c->sets != NULL ? BS_OK : no_memory(err);
@@ -76,8 +82,8 @@ int32_t gcapture_make(gbinding *b, bs_error *err) {
 
 static void forget(const gbinding *b, const gcaptures *c, gset *set) {
   for (uint32_t i = 0; i < c->n; i++) {
-    bs_rank_capture_free(b->rank->rank, set->of[i]);
-    set->of[i] = NULL;
+    bs_rank_capture_free(b->rank->rank, set->of[i].graph);
+    set->of[i].graph = NULL;
   }
   set->stale = 0;
 }
@@ -115,10 +121,7 @@ static void begin_set(gset *set, const gset *other) {
 void gcapture_slot(gbinding *b, int64_t slot) {
   gcaptures *c = b->captures;
   if (c == NULL) return;
-  if (slot < 0 || slot >= c->n_sets) { /* it has no captures of its own */
-    gcapture_drop(b);
-    return;
-  }
+  assert(slot >= 0 && slot < c->n_sets); /* the session has checked it */
   const gset *before = &c->sets[c->slot];
   c->slot = (uint32_t)slot;
   begin_set(&c->sets[slot], before);
@@ -133,46 +136,51 @@ static int32_t run_plain(const gbinding *b, const segment *s, bs_error *err) {
 }
 
 /* Keeps a segment. A failed capture has run nothing. */
-static int32_t keep(const gbinding *b, const segment *s, bs_capture **out, bs_error *err) {
+static int32_t keep(const gbinding *b, const segment *s, kept *out, bs_error *err) {
   bs_error end = BS_ERROR_INIT;
   int32_t rc = bs_rank_capture_begin(b->rank->rank, err);
   if (rc != BS_OK) return rc;
   rc = run_plain(b, s, err);
-  const int32_t ended = bs_rank_capture_end(b->rank->rank, out, &end);
+  const int32_t ended = bs_rank_capture_end(b->rank->rank, &out->graph, &end);
   if (ended != BS_OK) *err = end;
+  out->scratch = bs_rank_scratch(b->rank->rank);
   return ended != BS_OK ? ended : rc;
+}
+
+static int32_t refuse(const gbinding *b, const gcaptures *c, gset *set, const char *why, bs_error *err) {
+  const int32_t rc = bs_rank_sync(b->rank->rank, err); /* of segments that were queued before it */
+  forget(b, c, set);
+  set->state = REFUSED;
+  snprintf(set->told, sizeof set->told, "%.199s", why);
+  for (char *at = set->told; *at != '\0'; at++)
+    if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ') *at = ' '; /* explain prints it as JSON, too */
+  return rc;
 }
 
 static int32_t run_segment(const gbinding *b, const gcaptures *c, uint32_t i, bs_error *err) {
   const segment *s = &c->segments[i];
   gset *set = &c->sets[c->slot];
+  kept *own = &set->of[i];
   const int captured = is_captured(b, s->first) && s->end - s->first >= LEAST_STEPS;
   if (!captured || set->state == NEW || set->state == REFUSED) return run_plain(b, s, err);
+  if (own->graph != NULL && own->scratch != bs_rank_scratch(b->rank->rank)) { /* a plan took a larger one */
+    bs_rank_capture_free(b->rank->rank, own->graph);
+    own->graph = NULL;
+  }
   bs_error why = BS_ERROR_INIT;
-  if (set->state == SEEN && set->of[i] == NULL && keep(b, s, &set->of[i], &why) != BS_OK) {
-    const int32_t rc = bs_rank_sync(b->rank->rank, err); /* of segments that were queued before it */
-    forget(b, c, set);
-    set->state = REFUSED;
-    snprintf(set->told, sizeof set->told, "%.199s", why.message);
-    for (char *at = set->told; *at != '\0'; at++)
-      if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
-        *at = ' '; /* explain prints it as JSON, too */
+  if (own->graph == NULL && keep(b, s, own, &why) != BS_OK) {
+    const int32_t rc = refuse(b, c, set, why.message, err);
     return rc == BS_OK ? run_plain(b, s, err) : rc;
   }
-  return bs_rank_capture_run(b->rank->rank, set->of[i], err);
+  return bs_rank_capture_run(b->rank->rank, own->graph, err);
 }
 
 int32_t gcapture_run(gbinding *b, bs_error *err) {
   const gcaptures *c = b->captures;
   gset *set = &c->sets[c->slot];
-  const uint64_t scratch = bs_rank_scratch_bytes(b->rank->rank);
   int32_t rc = BS_OK;
-  if (set->scratch != scratch && set->state == KEPT) { /* it has grown, so it lies elsewhere */
-    set->state = NEW;
-    set->stale = 1;
-  }
-  set->scratch = scratch;
-  if (set->stale) forget(b, c, set);
+  for (uint32_t i = 0; i < c->n_sets; i++)
+    if (c->sets[i].stale) forget(b, c, &c->sets[i]);
   for (uint32_t i = 0; i < c->n && rc == BS_OK; i++) rc = run_segment(b, c, i, err);
   if (rc == BS_OK && set->state == SEEN) set->state = KEPT;
   if (rc == BS_OK && set->state == NEW) set->state = SEEN;
@@ -186,7 +194,7 @@ void gcapture_tell(const gbinding *b, char *out, size_t size) {
   if (c == NULL) return;
   const gset *set = &c->sets[c->slot];
   for (uint32_t i = 0; i < c->n; i++) {
-    if (set->of[i] == NULL) continue;
+    if (set->of[i].graph == NULL) continue;
     segments++;
     steps += c->segments[i].end - c->segments[i].first;
   }

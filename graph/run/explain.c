@@ -406,7 +406,7 @@ static uint64_t held_twice(const gbinding *b, uint32_t *out_value) {
   return all;
 }
 
-/* What the session holds of a device's memory, the arena of the first run included. */
+/* Adds what the session holds of a device's memory, the arena of the first run included. */
 static void put_device(report *r, int json) {
   const gbinding *b = r->b;
   const gcore *core = r->s->core;

@@ -42,7 +42,7 @@ START_TEST(decode_is_replayed) {
 }
 END_TEST
 
-/* Sequences in turn: each slot has its own captures, because its cache lies elsewhere. */
+/* Sequences that run alternately: each slot has its own captures, because its cache lies elsewhere. */
 START_TEST(slots_in_turn) {
   enum { SLOTS = 3, STEPS = 8 };
   const bs_graph_options o = {.struct_size = (uint32_t)sizeof o, .slots = SLOTS};
