@@ -312,7 +312,7 @@ START_TEST(damaged_tables) {
     bs_context_close(context);
     ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
   }
-  ck_assert_int_ge(refused, 100 / every); /* at least the ELF header's and the tables' offsets */
+  ck_assert_int_ge(refused, 100); /* at least the ELF header's and the tables' offsets */
   close(fd);
   test_remove(dir);
 }
