@@ -89,7 +89,7 @@ typedef struct composer {
   bs_error *err;
 } composer;
 
-static void quote_into(bs_text *text, const char *value) {
+void bs_config_quote(bs_text *text, const char *value) {
   bs_text_append(text, "\"", 1);
   for (const char *p = value; *p != '\0'; p++) {
     unsigned char c = (unsigned char)*p;
@@ -113,7 +113,7 @@ static int32_t merge_file(composer *c, const char *path, uint32_t from_user) {
   rc = bs_config_merge(c->out->config, tree, c->err);
   bs_config_free(tree);
   if (c->paths.size > 0) bs_text_append(&c->paths, ", ", 2);
-  quote_into(&c->paths, path);
+  bs_config_quote(&c->paths, path);
   return rc;
 }
 
@@ -282,7 +282,7 @@ static int32_t apply_flags(composer *c) {
     bs_text list = {0};
     for (size_t i = 0; i < q->n_plugins; i++) {
       bs_text_append(&list, i == 0 ? "[" : ", ", i == 0 ? 1 : 2);
-      quote_into(&list, q->plugins[i]);
+      bs_config_quote(&list, q->plugins[i]);
     }
     bs_text_append(&list, "]", 1);
     rc = list.failed ? bs_no_memory(c->err, "a configuration")

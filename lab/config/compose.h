@@ -48,4 +48,6 @@ bs_node *bs_sets_tree(const char *const *sets, size_t n_sets);
  * the count is returned. */
 size_t bs_config_names(const char *configs_dir, const char *group, char ***out_names);
 void bs_config_names_free(char **names, size_t count);
+/* Adds a text to YAML text, quoted. */
+void bs_config_quote(bs_text *text, const char *value);
 #endif

@@ -249,10 +249,17 @@ static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *
     *inout_code = code;
     if (code == BS_UNAVAILABLE) {
       const char *why = json_string_value(json_object_get(json_object_get(e->record, "build"), "message"));
-      bs_error_set(err, code, "BS-KERNEL-REFUSED", "%s: %s%s", point->text,
-                   e->name[0] != '\0' ? "" : "no implementation serves it: ", why != NULL ? why : e->cause);
-      bs_error_hint(err, "bsrun explain %s says which implementation serves what",
-                    bs_kernel_problem_op(point->problem->kind));
+      bs_error_set(err, code, "BS-KERNEL-REFUSED", "%s: %s%s%s", point->text,
+                   e->peer != NULL      ? e->label
+                   : e->name[0] != '\0' ? ""
+                                        : "no implementation serves it",
+                   e->peer != NULL || e->name[0] == '\0' ? ": " : "", why != NULL ? why : e->cause);
+      if (e->peer != NULL)
+        bs_error_hint(err, "the other rows are whole; without %s they are alone",
+                      e->baseline ? "--baseline" : "--torch");
+      else
+        bs_error_hint(err, "bsrun explain %s says which implementation serves what",
+                      bs_kernel_problem_op(point->problem->kind));
       continue;
     }
     bs_error_set(err, code, "BS-KERNEL-GATE", "%s on %s: stage %s, %s", e->label, point->text,

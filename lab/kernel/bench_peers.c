@@ -134,11 +134,21 @@ static json_t *baseline_numbers(const bs_kernel_numbers *n, const bs_entrant *su
   return numeric;
 }
 
-static int32_t add_baseline(bs_point *point, bs_kernel_peer *peer, const char *provider,
-                            const bs_kernel_numbers *n, bs_error *err) {
+int32_t bs_entrant_peer_failed(bs_entrant *e, uint32_t stage, const char *cause, bs_error *err) {
+  json_t *build = json_object_get(e->record, "build");
+  e->failed = (int32_t)stage;
+  if (e->cause != cause) snprintf(e->cause, sizeof e->cause, "%.290s", cause);
+  if (json_object_set_new(build, "code", json_string("UNAVAILABLE")) != 0 ||
+      json_object_set_new(build, "message", bs_env_string(e->cause)) != 0)
+    return bs_no_memory(err, "a provider");
+  return BS_OK;
+}
+
+/* The subject's problem and numbers, and the provider that the build has for it. */
+static bs_entrant *add_baseline(bs_point *point, bs_kernel_peer *peer, const char *provider) {
   const bs_kernel_stored *stored = point->bench->baseline;
   bs_entrant *e = bs_point_add(point, "");
-  if (e == NULL) return bs_no_memory(err, "a provider");
+  if (e == NULL) return NULL;
   const bs_entrant *subject = &point->of[0];
   e->peer = peer;
   e->baseline = 1;
@@ -147,19 +157,25 @@ static int32_t add_baseline(bs_point *point, bs_kernel_peer *peer, const char *p
   snprintf(e->name, sizeof e->name, "%.158s", provider);
   snprintf(e->vary, sizeof e->vary, "%s", subject->vary);
   snprintf(e->label, sizeof e->label, "%.300s of %.100s", provider, stored->name);
-  json_t *numeric = baseline_numbers(n, subject);
   json_t *build =
       json_pack("{s:s, s:s, s:s}", "provider", provider, "baseline", stored->name, "id", stored->sha256);
-  if (numeric == NULL || build == NULL) {
-    json_decref(numeric);
-    json_decref(build);
+  return build != NULL && json_object_set_new(e->record, "build", build) == 0 ? e : NULL;
+}
+
+static int32_t judge_baseline(bs_point *point, bs_entrant *e, const bs_kernel_numbers *n, bs_error *err) {
+  json_t *numeric = baseline_numbers(n, &point->of[0]);
+  if (numeric == NULL || json_object_set_new(e->record, "numeric", numeric) != 0)
     return bs_no_memory(err, "the baseline");
-  }
-  json_object_set_new(e->record, "numeric", numeric);
-  json_object_set_new(e->record, "build", build);
   return bs_entrant_judge(point, e, BS_STAGE_NUMERIC, err);
 }
 
+static int is_of_plugin(const bs_entrant *subject, const char *plugin) {
+  const size_t length = strlen(plugin);
+  return subject->name[0] == '\0' ||
+         (strncmp(subject->name, plugin, length) == 0 && strchr(":", subject->name[length]) != NULL);
+}
+
+/* A problem that the build does not serve fails as that of another provider does: the others go on. */
 static int32_t examine_baseline(bs_point *point, bs_kernel_peer *peer, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
   const bs_entrant *subject = &point->of[0];
@@ -167,19 +183,22 @@ static int32_t examine_baseline(bs_point *point, bs_kernel_peer *peer, bs_error 
   bs_kernel_numbers n = {0};
   bs_kernel_data *data = NULL;
   bs_error why = BS_ERROR_INIT;
-  if (peer == NULL || subject->arm == NULL || subject->failed >= 0) return BS_OK; /* nothing to compare */
-  const size_t length = strlen(q->baseline->plugin);
-  if (strncmp(subject->name, q->baseline->plugin, length) != 0 || subject->name[length] != ':')
-    return other_plugin(q, subject, err);
+  if (peer == NULL) return BS_OK;
+  if (!is_of_plugin(subject, q->baseline->plugin)) return other_plugin(q, subject, err);
+  if (subject->arm == NULL || subject->failed >= 0) return BS_OK; /* nothing to compare */
   int32_t rc = bs_kernel_seeds_get(subject->seeds, 0, &data, err);
   if (rc != BS_OK) return rc;
+  snprintf(provider, sizeof provider, "%s", subject->name);
   rc = bs_kernel_stored_choose(peer, subject->name, subject->knobs, &why);
   if (rc == BS_OK) rc = bs_kernel_peer_load(peer, data, &why);
   if (rc == BS_OK) rc = bs_kernel_stored_provider(peer, provider, &why);
   if (rc == BS_OK) rc = bs_kernel_peer_judge(peer, &n, &why);
-  if (rc != BS_OK) return baseline_failed(q, rc == BS_UNSUPPORTED ? BS_UNAVAILABLE : rc, &why, err);
+  if (rc == BS_ABORTED || rc == BS_NO_MEMORY) return baseline_failed(q, rc, &why, err);
+  bs_entrant *e = add_baseline(point, peer, provider);
+  if (e == NULL) return bs_no_memory(err, "the baseline");
+  if (rc != BS_OK) return bs_entrant_peer_failed(e, BS_STAGE_BUILD, why.message, err);
   tell_provider(point, subject, provider);
-  return add_baseline(point, peer, provider, &n, err);
+  return judge_baseline(point, e, &n, err);
 }
 
 /* ---- both --------------------------------------------------------------------------------------- */

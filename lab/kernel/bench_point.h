@@ -19,6 +19,7 @@ typedef struct bs_entrant {
   bs_kernel_arm *arm;   /* NULL: a peer, or no arm could be made */
   bs_kernel_peer *peer; /* the bench's; NULL: a provider of this process */
   uint32_t baseline;    /* 1: the peer is the baseline */
+  uint32_t broken;      /* 1: a call of the peer has failed; `cause` says how */
   bs_kernel_problem problem;
   bs_kernel_seeds *seeds; /* the point's, or own */
   bs_kernel_seeds own;    /* of a problem that differs */
@@ -67,7 +68,9 @@ static inline void bs_bench_tell(const bs_kernel_bench *bench, const char *text)
   if (bench->note != NULL) bench->note(bench->user, text);
 }
 
-/* bench_peers.c: the processes of a bench; NULL: none. */
+/* bench_peers.c: the peer takes no further part; the command ends in BS_UNAVAILABLE when all else is done. */
+int32_t bs_entrant_peer_failed(bs_entrant *entrant, uint32_t stage, const char *cause, bs_error *err);
+/* The processes of a bench; NULL: none. */
 typedef struct bs_bench_peers {
   bs_kernel_peer *torch, *baseline;
 } bs_bench_peers;

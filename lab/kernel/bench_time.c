@@ -18,15 +18,26 @@ enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 200 };
 
 /* ---- an arm of any kind ------------------------------------------------------------------------- */
 
+/* A call of a peer. Its failure ends its part, and not the command: finish_peers. */
+static int32_t of_peer(bs_entrant *e, int32_t rc, const bs_error *why, bs_error *err) {
+  if (rc == BS_OK) return rc;
+  e->broken = rc != BS_ABORTED && rc != BS_NO_MEMORY;
+  snprintf(e->cause, sizeof e->cause, "%.290s", why->message);
+  if (err != NULL) *err = *why;
+  return rc;
+}
+
 static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
   bs_entrant *e = user;
-  return e->peer != NULL ? bs_kernel_peer_batch(e->peer, lead, n, out, err)
-                         : bs_kernel_arm_batch(e->arm, lead, n, out, err);
+  bs_error why = BS_ERROR_INIT;
+  if (e->peer == NULL) return bs_kernel_arm_batch(e->arm, lead, n, out, err);
+  return of_peer(e, bs_kernel_peer_batch(e->peer, lead, n, out, &why), &why, err);
 }
 
 static int32_t series(bs_entrant *e, uint64_t warmup, uint64_t n, double *out, bs_error *err) {
-  return e->peer != NULL ? bs_kernel_peer_series(e->peer, warmup, n, out, err)
-                         : bs_kernel_arm_series(e->arm, warmup, n, out, err);
+  bs_error why = BS_ERROR_INIT;
+  if (e->peer == NULL) return bs_kernel_arm_series(e->arm, warmup, n, out, err);
+  return of_peer(e, bs_kernel_peer_series(e->peer, warmup, n, out, &why), &why, err);
 }
 
 static void drop(bs_entrant *e) {
@@ -38,7 +49,10 @@ static int32_t build_anew(bs_entrant *e, bs_error *err) {
   bs_kernel_data *data = NULL;
   int32_t rc = bs_kernel_seeds_get(e->seeds, 0, &data, err);
   if (rc != BS_OK) return rc;
-  if (e->peer != NULL) return bs_kernel_peer_load(e->peer, data, err);
+  if (e->peer != NULL) {
+    bs_error why = BS_ERROR_INIT;
+    return of_peer(e, bs_kernel_peer_load(e->peer, data, &why), &why, err);
+  }
   e->setup.data = data;
   return bs_kernel_arm_open(&e->setup, &e->arm, err);
 }
@@ -148,16 +162,56 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
   return bs_sampler_run(&o, &host, arms, n, &point->sampling, err);
 }
 
+/* Ends the part of peers whose calls failed. *out_some: there was one. */
+static int32_t finish_peers(bs_point *point, int *out_some, bs_error *err) {
+  int32_t rc = BS_OK;
+  *out_some = 0;
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
+    bs_entrant *e = &point->of[i];
+    if (!e->broken || e->failed >= 0) continue;
+    *out_some = 1;
+    rc = bs_entrant_peer_failed(e, BS_STAGE_PERFORMANCE, e->cause, err);
+  }
+  return rc;
+}
+
+/* Arms that a failed sampling has not built again. */
+static int32_t mend_arms(bs_point *point, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
+    bs_entrant *e = &point->of[i];
+    if (e->paired >= 0 && e->peer == NULL && e->arm == NULL) rc = build_anew(e, err);
+    e->paired = -1;
+  }
+  return rc;
+}
+
+/* The pairs; again without a peer that fails in them. */
+static int32_t pair_all(bs_point *point, bs_error *err) {
+  for (;;) {
+    bs_error why = BS_ERROR_INIT;
+    int some = 0;
+    int32_t rc = take_pairs(point, &why);
+    const int32_t finished = rc != BS_OK ? finish_peers(point, &some, err) : BS_OK;
+    if (rc != BS_OK && !some && finished == BS_OK && err != NULL) *err = why;
+    if (rc == BS_OK || !some || finished != BS_OK) return finished != BS_OK ? finished : rc;
+    bs_sampling_free(point->sampling);
+    point->sampling = NULL;
+    rc = mend_arms(point, err);
+    if (rc != BS_OK) return rc;
+  }
+}
+
 static double pair_median(const bs_point *point, const bs_entrant *e) {
   return point->sampling->arm[e->paired].look.p50;
 }
 
-/* The fastest other one in the pairs on the same problem; NULL: none. */
+/* The fastest other one in the pairs on the same problem; NULL: none. A stored build is no other provider. */
 static const bs_entrant *best_other(const bs_point *point, const bs_entrant *e) {
   const bs_entrant *best = NULL;
   for (uint32_t i = 0; i < point->n; i++) {
     const bs_entrant *o = &point->of[i];
-    if (o == e || o->paired < 0 || !bs_entrant_alike(o, e)) continue;
+    if (o == e || o->paired < 0 || o->baseline || !bs_entrant_alike(o, e)) continue;
     if (best == NULL || pair_median(point, o) < pair_median(point, best)) best = o;
   }
   return best;
@@ -345,7 +399,8 @@ static uint32_t peers(const bs_point *point, const bs_entrant *e) {
   uint32_t n = 0;
   /* Only the subject is judged by its speed: the other entrants are its comparison. */
   for (uint32_t i = 1; e == &point->of[0] && i < point->n; i++)
-    n += (uint32_t)(bs_entrant_runs(&point->of[i]) && bs_entrant_alike(&point->of[i], e));
+    n += (uint32_t)(bs_entrant_runs(&point->of[i]) && !point->of[i].baseline &&
+                    bs_entrant_alike(&point->of[i], e));
   return n;
 }
 
@@ -354,7 +409,8 @@ static uint32_t peers(const bs_point *point, const bs_entrant *e) {
 static void say_unpaired(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
   double least = INFINITY;
   for (uint32_t i = 0; i < point->n; i++)
-    if (&point->of[i] != e && bs_entrant_runs(&point->of[i]) && bs_entrant_alike(&point->of[i], e))
+    if (&point->of[i] != e && bs_entrant_runs(&point->of[i]) && !point->of[i].baseline &&
+        bs_entrant_alike(&point->of[i], e))
       least = fmin(least, point->of[i].look.p50);
   const int mine = e->look.p50 > slowest_paired(point);
   snprintf(out, size, "%s takes %.3g s a call, and more than %.3g s is not paired",
@@ -373,24 +429,39 @@ static json_t *calls_json(const bs_entrant *e, const bs_kernel_bound *b) {
                    1e6 * b->seconds, "fma_and_exp_percent", 100.0 * b->shared_s / each);
 }
 
-/* The stored build that the subject is compared with; NULL: none, or it is in no pairs. */
+/* The stored build that the subject is compared with; NULL: none, or it is not
+ * among the entrants. */
 static const bs_entrant *baseline_of(const bs_point *point, const bs_entrant *e) {
-  for (uint32_t i = 1; e == &point->of[0] && e->paired >= 0 && i < point->n; i++)
-    if (point->of[i].baseline && point->of[i].paired >= 0) return &point->of[i];
+  for (uint32_t i = 1; e == &point->of[0] && i < point->n; i++)
+    if (point->of[i].baseline) return &point->of[i];
   return NULL;
+}
+
+/* The reason why the subject and the stored build are in no pairs. */
+static void say_no_progress(const bs_point *point, const bs_entrant *e, const bs_entrant *before, char *out,
+                            size_t size) {
+  if (before == NULL)
+    snprintf(out, size, "the stored build is not included");
+  else if (before->failed >= 0)
+    snprintf(out, size, "%.200s", before->cause);
+  else
+    snprintf(out, size, "%.3g s a call, of the stored build %.3g s: more than %.3g s is not paired",
+             e->look.p50, before->look.p50, slowest_paired(point));
 }
 
 static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *rates, bs_error *err) {
   const bs_entrant *other = e->paired >= 0 ? best_other(point, e) : NULL;
   const uint32_t judged = peers(point, e);
-  char unpaired[160];
+  char unpaired[160], no_progress[240];
   const bs_entrant *before = baseline_of(point, e);
+  const int has_progress = before != NULL && e->paired >= 0 && before->paired >= 0;
   bs_kernel_bound b;
   bs_comparison c, progress;
   say_unpaired(point, e, unpaired, sizeof unpaired);
+  say_no_progress(point, e, before, no_progress, sizeof no_progress);
   int32_t rc = bound(point, e, rates, &b, err);
   if (rc == BS_OK && other != NULL) rc = compare(point, e, other, &c, err);
-  if (rc == BS_OK && before != NULL) rc = compare(point, e, before, &progress, err);
+  if (rc == BS_OK && has_progress) rc = compare(point, e, before, &progress, err);
   const bs_kernel_timed timed = {.seconds = e->look.p50,
                                  .samples = e->n_calls,
                                  .bound = &b,
@@ -398,7 +469,8 @@ static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *
                                  .best = other != NULL ? &c : NULL,
                                  .unpaired = judged > 0 && other == NULL ? unpaired : NULL,
                                  .baseline = e == &point->of[0] && point->bench->baseline != NULL,
-                                 .progress = before != NULL ? &progress : NULL,
+                                 .progress = has_progress ? &progress : NULL,
+                                 .no_progress = has_progress ? NULL : no_progress,
                                  .candidate = judged > 0 && point->bench->promote};
   if (rc == BS_OK) rc = bs_kernel_record_times(&timed, e->record, err);
   if (rc != BS_OK) return rc;
@@ -427,10 +499,12 @@ int32_t bs_point_time(bs_point *point, bs_error *err) {
     bs_entrant *e = &point->of[i];
     if (!bs_entrant_runs(e)) continue;
     progress(point, "single calls", i, point->n);
+    int some = 0;
     rc = time_launch(e, err);
     if (rc == BS_OK) rc = time_calls(point->bench, e, err);
+    if (rc != BS_OK && e->broken) rc = finish_peers(point, &some, err);
   }
-  if (rc == BS_OK) rc = take_pairs(point, err);
+  if (rc == BS_OK) rc = pair_all(point, err);
   if (rc == BS_OK) rc = peaks(point, point->problem, &rates, err);
   for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
     bs_entrant *e = &point->of[i];

@@ -6,24 +6,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lab/error.h"
 #include "lab/process/child.h"
+#include "lab/stop.h"
 
-enum { DEADLINE_MS = 300000, GO_S = 5, LINE = BS_KERNEL_PEER_LINE };
-
-extern char **environ;
+static const double DEADLINE_S = 300, GO_S = 5, STOP_S = 2;
+enum { LINE = BS_KERNEL_PEER_LINE, LOOK_MS = 100, ABOVE_STDIO = 10 };
 
 struct bs_kernel_peer {
   const bs_kernel_peer_kind *kind;
-  pid_t child;
+  pid_t child; /* 0: it has ended */
   int socket, shared;
   char version[LINE];
   bs_kernel_data *data;
@@ -33,20 +34,44 @@ struct bs_kernel_peer {
 
 /* ---- lines -------------------------------------------------------------------------------------- */
 
-static int32_t broken(const bs_kernel_peer *p, const char *what, bs_error *err) {
-  return bs_error_set(err, BS_UNAVAILABLE, p->kind->id, "the process of %s %s", p->kind->name, what);
+/* It answers no more: says how it ended. */
+static int32_t ended(bs_kernel_peer *p, bs_error *err) {
+  char how[64] = "has ended";
+  int status = 0;
+  if (p->child > 0 && bs_child_ended(p->child, 0.5, &status) != 0) {
+    p->child = 0;
+    if (WIFSIGNALED(status)) snprintf(how, sizeof how, "was ended by signal %d", WTERMSIG(status));
+  }
+  return bs_error_set(err, BS_UNAVAILABLE, p->kind->id, "the process of %s %s", p->kind->name, how);
+}
+
+/* Waits for a byte. After a request to stop it waits for some seconds more; then the process is killed. */
+static int32_t wait_for_answer(const bs_kernel_peer *p, bs_error *err) {
+  const double began = bs_process_now();
+  double asked = 0;
+  for (;;) {
+    struct pollfd wait = {.fd = p->socket, .events = POLLIN};
+    const int ready = poll(&wait, 1, LOOK_MS);
+    const double now = bs_process_now();
+    if (ready > 0) return BS_OK;
+    if (ready < 0 && errno != EINTR) break;
+    if (bs_stop_asked() != 0 && asked == 0) asked = now;
+    if (asked == 0 ? now - began < DEADLINE_S : now - asked < STOP_S) continue;
+    if (p->child > 0) bs_child_kill(p->child);
+    if (asked != 0) return bs_stop_check(err);
+    break;
+  }
+  return bs_error_set(err, BS_UNAVAILABLE, p->kind->id, "the process of %s does not answer", p->kind->name);
 }
 
 /* One line without its end. */
-static int32_t read_line(const bs_kernel_peer *p, char *line, size_t size, bs_error *err) {
+static int32_t read_line(bs_kernel_peer *p, char *line, size_t size, bs_error *err) {
   size_t used = 0;
   for (;;) {
-    struct pollfd wait = {.fd = p->socket, .events = POLLIN};
     char c;
-    const int ready = poll(&wait, 1, DEADLINE_MS);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return broken(p, "does not answer", err);
-    if (read(p->socket, &c, 1) != 1) return broken(p, "has ended", err);
+    const int32_t rc = wait_for_answer(p, err);
+    if (rc != BS_OK) return rc;
+    if (read(p->socket, &c, 1) != 1) return ended(p, err);
     if (c == '\n') break;
     if (used + 1 < size) line[used++] = c;
   }
@@ -54,18 +79,18 @@ static int32_t read_line(const bs_kernel_peer *p, char *line, size_t size, bs_er
   return BS_OK;
 }
 
-static int32_t send_text(const bs_kernel_peer *p, const char *text, bs_error *err) {
+static int32_t send_text(bs_kernel_peer *p, const char *text, bs_error *err) {
   for (size_t left = strlen(text); left > 0;) {
     const ssize_t sent = send(p->socket, text, left, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return broken(p, "has ended", err);
+    if (sent <= 0) return ended(p, err);
     text += sent;
     left -= (size_t)sent;
   }
   return BS_OK;
 }
 
-int32_t bs_kernel_peer_ask(const bs_kernel_peer *p, const char *command, char *out_answer, bs_error *err) {
+int32_t bs_kernel_peer_ask(bs_kernel_peer *p, const char *command, char *out_answer, bs_error *err) {
   char line[LINE] = "";
   int32_t rc = send_text(p, command, err);
   if (rc == BS_OK) rc = read_line(p, line, sizeof line, err);
@@ -80,17 +105,40 @@ int32_t bs_kernel_peer_ask(const bs_kernel_peer *p, const char *command, char *o
 
 /* ---- the process -------------------------------------------------------------------------------- */
 
+typedef struct starting {
+  const char *program;
+  const char *const *words;
+  int shared;
+} starting;
+
+/* Runs in the child: a program that cannot be started is an answer like any other. */
+static void become(void *user) {
+  const starting *s = user;
+  char text[300];
+  if (dup2(s->shared, BS_KERNEL_PEER_SHARED) >= 0) execvp(s->program, (char *const *)(uintptr_t)s->words);
+  const int n = snprintf(text, sizeof text, "no cannot start '%.200s': %s\n", s->program, strerror(errno));
+  if (write(STDOUT_FILENO, text, (size_t)n) != n) _exit(BS_CHILD_NOT_RUN);
+  _exit(BS_CHILD_NOT_RUN);
+}
+
+/* The child has its own process group, so a key that stops this process does not reach it; it ends with this
+ * process, however that ends. */
 static int spawn(bs_kernel_peer *p, const char *program, const char *const *words, int theirs) {
-  posix_spawn_file_actions_t actions;
-  if (posix_spawn_file_actions_init(&actions) != 0) return 0;
-  posix_spawn_file_actions_adddup2(&actions, theirs, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, theirs, STDOUT_FILENO);
-  if (p->kind->quiet) posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, p->shared, BS_KERNEL_PEER_SHARED);
-  errno = posix_spawnp(&p->child, program, &actions, NULL, (char *const *)(uintptr_t)words, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (errno != 0) p->child = 0;
-  return p->child != 0;
+  starting s = {program, words, p->shared};
+  const bs_child child = {.run = become,
+                          .user = &s,
+                          .stdio = {theirs, theirs, p->kind->quiet ? BS_CHILD_NULL : BS_CHILD_KEEP},
+                          .death = SIGKILL};
+  p->child = bs_child_start(&child);
+  if (p->child < 0) p->child = 0;
+  return p->child > 0;
+}
+
+/* Moves a descriptor above those of standard input, output and error, which the parent may lack. */
+static int move_up(int fd) {
+  const int up = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, ABOVE_STDIO) : -1;
+  if (fd >= 0) close(fd);
+  return up;
 }
 
 int32_t bs_kernel_peer_start(const bs_kernel_peer_kind *kind, const char *program, const char *const *words,
@@ -100,10 +148,11 @@ int32_t bs_kernel_peer_start(const bs_kernel_peer_kind *kind, const char *progra
   bs_kernel_peer *p = calloc(1, sizeof *p);
   if (p == NULL) return bs_no_memory(err, "an arm");
   p->kind = kind;
-  p->shared = memfd_create("bsrun_peer", MFD_CLOEXEC);
-  const int ready = p->shared >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+  p->shared = move_up(memfd_create("bsrun_peer", MFD_CLOEXEC));
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0)
+    for (int i = 0; i < 2; i++) ends[i] = move_up(ends[i]);
   p->socket = ends[0];
-  int32_t rc = ready && spawn(p, program, words, ends[1])
+  int32_t rc = p->shared >= 0 && ends[0] >= 0 && ends[1] >= 0 && spawn(p, program, words, ends[1])
                    ? BS_OK
                    : bs_error_set(err, BS_UNAVAILABLE, kind->id, "cannot start '%.200s': %s", program,
                                   strerror(errno));
@@ -136,12 +185,13 @@ void bs_kernel_peer_close(bs_kernel_peer *p) {
   unmap(p);
   if (p->socket >= 0) close(p->socket);
   if (p->shared >= 0) close(p->shared);
-  if (p->child > 0) wait_for(p->child);
+  if (p->child > 0) wait_for(p->child); /* 0: it was reaped */
   free(p);
 }
 
 void bs_kernel_peer_used(const bs_kernel_peer *p, bs_process_use *out) {
-  bs_process_use_read(p->child, out);
+  *out = (bs_process_use){0};
+  if (p->child > 0) bs_process_use_read(p->child, out);
 }
 
 const char *bs_kernel_peer_version(const bs_kernel_peer *p) {

@@ -12,7 +12,8 @@
  *   output           "ok", and all outputs in the memory
  *
  * and commands of each kind that name the problem. "no REASON": the child does not serve it. The end of the
- * socket ends the child. */
+ * socket ends the child, and so does the end of the parent. A child that does not answer is killed after some
+ * minutes, after a request to stop (lab/stop.h) in two seconds: BS_ABORTED. */
 #ifndef BS_LAB_KERNEL_PEER_H
 #define BS_LAB_KERNEL_PEER_H
 #include "lab/kernel/data.h"
@@ -69,5 +70,5 @@ static inline size_t bs_kernel_peer_seconds_at(size_t y_at, size_t y) {
 }
 /* Sends a line ("": none) and reads the answer. out_answer: the text after "ok", of BS_KERNEL_PEER_LINE
  * bytes; NULL: it is not copied. BS_UNSUPPORTED with the text of "no". */
-int32_t bs_kernel_peer_ask(const bs_kernel_peer *peer, const char *command, char *out_answer, bs_error *err);
+int32_t bs_kernel_peer_ask(bs_kernel_peer *peer, const char *command, char *out_answer, bs_error *err);
 #endif

@@ -194,10 +194,14 @@ int32_t bs_kernel_examine(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, 
   return rc;
 }
 
+/* 1: there is no verdict for want of a quiet machine, whatever the interval says. */
+static int is_disturbed(const bs_comparison *c) {
+  return c->word == BS_WORD_NONE || (c->word == BS_WORD_UNCLEAR && c->cause == BS_UNCLEAR_DISTURBED);
+}
+
 int bs_kernel_undecided(const bs_comparison *best) {
-  const int disturbed = best->cause == BS_UNCLEAR_DISTURBED;
-  return best->word == BS_WORD_NONE || (best->word == BS_WORD_UNCLEAR &&
-                                        (disturbed || (best->cause == BS_UNCLEAR_FEW && best->high < 1.0)));
+  return is_disturbed(best) ||
+         (best->word == BS_WORD_UNCLEAR && best->cause == BS_UNCLEAR_FEW && best->high < 1.0);
 }
 
 static void set_text(json_t *performance, const char *name, const char *end, json_t *value) {
@@ -208,11 +212,12 @@ static void set_text(json_t *performance, const char *name, const char *end, jso
 
 /* A ratio that gates judge, or why it is not known: NAME, NAME_low and NAME_high, or NAME_unknown. c NULL:
  * there were no pairs. */
-static void add_ratio(const char *name, const bs_comparison *c, const char *unpaired, json_t *performance) {
+static void add_ratio(const char *name, const bs_comparison *c, int undecided, const char *unpaired,
+                      json_t *performance) {
   char few[200];
   if (unpaired != NULL) set_text(performance, name, "_unknown", json_string(unpaired));
   if (c == NULL) return;
-  if (!bs_kernel_undecided(c)) {
+  if (!undecided) {
     set_text(performance, name, "", bs_kernel_number(c->ratio));
     set_text(performance, name, "_low", bs_kernel_number(c->low));
     set_text(performance, name, "_high", bs_kernel_number(c->high));
@@ -237,8 +242,10 @@ int32_t bs_kernel_record_times(const bs_kernel_timed *t, json_t *record, bs_erro
   json_t *performance =
       json_pack("{s:o,s:I,s:i,s:i}", "seconds", bs_kernel_number(t->seconds), "peers", (json_int_t)t->peers,
                 "candidate", t->candidate != 0, "baseline", t->baseline != 0);
-  add_ratio("ratio", t->peers > 0 ? t->best : NULL, t->unpaired, performance);
-  if (t->baseline) add_ratio("progress", t->progress, t->unpaired, performance);
+  const bs_comparison *best = t->peers > 0 ? t->best : NULL, *progress = t->baseline ? t->progress : NULL;
+  add_ratio("ratio", best, best != NULL && bs_kernel_undecided(best), t->unpaired, performance);
+  if (t->baseline)
+    add_ratio("progress", progress, progress != NULL && is_disturbed(progress), t->no_progress, performance);
   if (t->bound != NULL) {
     json_object_set_new(performance, "bound_percent",
                         bs_kernel_number(100.0 * t->bound->seconds / t->seconds));

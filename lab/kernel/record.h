@@ -63,6 +63,7 @@ typedef struct bs_kernel_timed {
   const char *unpaired;      /* why there are no pairs; NULL: there are, or there is no other provider */
   uint32_t baseline;         /* 1: there is a stored build, to which it is compared */
   const bs_comparison *progress; /* the stored build's time / this one's, in pairs; NULL: no pairs */
+  const char *no_progress;       /* why there are none */
   uint32_t candidate;            /* 1: it should be promoted: become the default from now on */
 } bs_kernel_timed;
 /* 1: the interval says slower, but the verdict is UNCLEAR for lack of pairs, the machine was disturbed, or

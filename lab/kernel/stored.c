@@ -49,8 +49,7 @@ int32_t bs_kernel_stored_choose(bs_kernel_peer *peer, const char *provider, cons
   return bs_kernel_peer_ask(peer, command, NULL, err);
 }
 
-int32_t bs_kernel_stored_provider(const bs_kernel_peer *peer, char out[BS_KERNEL_STORED_NAME],
-                                  bs_error *err) {
+int32_t bs_kernel_stored_provider(bs_kernel_peer *peer, char out[BS_KERNEL_STORED_NAME], bs_error *err) {
   char answer[BS_KERNEL_PEER_LINE] = "";
   const int32_t rc = bs_kernel_peer_ask(peer, "which\n", answer, err);
   snprintf(out, BS_KERNEL_STORED_NAME, "%.*s", BS_KERNEL_STORED_NAME - 1, answer);

@@ -26,7 +26,7 @@ int32_t bs_kernel_stored_start(const bs_kernel_stored *stored, const char *backe
 int32_t bs_kernel_stored_choose(bs_kernel_peer *peer, const char *provider, const char *knobs, bs_error *err);
 /* The provider of the loaded problem: the one that was chosen; without its knobs where the build does not
  * take them; else the first of the plugin that serves. */
-int32_t bs_kernel_stored_provider(const bs_kernel_peer *peer, char out[BS_KERNEL_STORED_NAME], bs_error *err);
+int32_t bs_kernel_stored_provider(bs_kernel_peer *peer, char out[BS_KERNEL_STORED_NAME], bs_error *err);
 
 /* stored_child.c: the process. It reads requests from standard input, a socket, and answers there until the
  * socket ends. What plugins print goes to standard error. */

@@ -3,7 +3,6 @@
  * peer.h. Further commands: "provider NAME{KNOBS}", "problem SEED TEXT", and "which", answered by the
  * provider of the open arm. */
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lab/config/compose.h"
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 #include "lab/kernel/case.h"
@@ -35,8 +35,8 @@ static const char *text_of(const child *c, const char *key) {
   return text != NULL ? text : "";
 }
 
-/* One line; a text of several lines becomes one. */
-static void answer(const char *word, const char *text) {
+/* One line; a text of several lines becomes one. 0: there is no parent that reads it. */
+static int answer(const char *word, const char *text) {
   char line[BS_KERNEL_PEER_LINE];
   snprintf(line, sizeof line - 1, "%s%s%.*s", word, text[0] != '\0' ? " " : "",
            (int)(sizeof line - 8 - strlen(word)), text);
@@ -44,13 +44,13 @@ static void answer(const char *word, const char *text) {
     if (*at == '\n') *at = ' ';
   const size_t length = strlen(line);
   line[length] = '\n';
-  send(STDIN_FILENO, line, length + 1, MSG_NOSIGNAL);
+  return send(STDIN_FILENO, line, length + 1, MSG_NOSIGNAL) == (ssize_t)length + 1;
 }
 
-static void answer_error(const bs_error *err) {
+static int answer_error(const bs_error *err) {
   char text[BS_KERNEL_PEER_LINE];
   snprintf(text, sizeof text, "[%s] %s", err->id, err->message);
-  answer("no", text);
+  return answer("no", text);
 }
 
 /* ---- open --------------------------------------------------------------------------------------- */
@@ -60,12 +60,15 @@ static int32_t select_file(const child *c, bs_error *err) {
   const bs_node *given = bs_config_find(c->config, "plugin");
   bs_text list = {0};
   char id[64];
-  bs_text_printf(&list, "[\"%s\"", text_of(c, "file"));
+  bs_text_append(&list, "[", 1);
+  bs_config_quote(&list, text_of(c, "file"));
   for (const bs_node *n = given != NULL ? given->first : NULL; n != NULL; n = n->next) {
     bs_plugin_id_of(n->text, id, sizeof id);
-    if (strcmp(id, text_of(c, "plugin")) != 0) bs_text_printf(&list, ", \"%s\"", n->text);
+    if (strcmp(id, text_of(c, "plugin")) == 0) continue;
+    bs_text_append(&list, ", ", 2);
+    bs_config_quote(&list, n->text);
   }
-  bs_text_printf(&list, "]");
+  bs_text_append(&list, "]", 1);
   const int32_t rc = list.failed ? bs_no_memory(err, "the list of plugins")
                                  : bs_config_set(c->config, "plugin", list.data, err);
   bs_text_free(&list);
@@ -130,15 +133,22 @@ static int32_t open_arm(child *c, const char *provider, const char *knobs, bs_er
   return bs_kernel_arm_open(&setup, &c->arm, err);
 }
 
-/* Opens the chosen provider; or the same without knobs; or the first of the plugin that serves. */
+/* Opens the chosen provider; or the same without knobs; or the first of the plugin that serves. An older
+ * build may lack the first two; what it has and what fails is an error. That of the chosen one is reported.
+ */
 static int32_t open_any(child *c, bs_error *err) {
   const char *const tries[][2] = {{c->provider, c->knobs}, {c->provider, ""}, {text_of(c, "plugin"), ""}};
-  int32_t rc = BS_OK;
+  bs_error first = BS_ERROR_INIT;
   for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
-    rc = open_arm(c, tries[i][0], tries[i][1], err);
-    if (rc == BS_OK || rc == BS_NO_MEMORY) return rc;
+    bs_error why = BS_ERROR_INIT;
+    const int32_t rc = open_arm(c, tries[i][0], tries[i][1], &why);
+    const int lacks = rc == BS_UNSUPPORTED || rc == BS_USAGE || rc == BS_CONFIG || rc == BS_NOT_FOUND;
+    if (rc == BS_OK) return rc;
+    if (i == 0 || !lacks) first = why;
+    if (!lacks) break;
   }
-  return rc;
+  *err = first;
+  return first.code;
 }
 
 static int32_t map_shared(child *c, bs_error *err) {
@@ -245,25 +255,19 @@ int32_t bs_kernel_stored_serve(bs_error *err) {
   child c = {.in = stdin};
   char *buffer = NULL, version[80];
   size_t size = 0;
-  signal(SIGINT, SIG_IGN); /* the parent gets it, too, and ends this process */
   dup2(STDERR_FILENO, STDOUT_FILENO);
   const char *line = next_line(&c, &buffer, &size);
   c.asked = line != NULL ? json_loads(line, JSON_REJECT_DUPLICATES, NULL) : NULL;
   int32_t rc = c.asked != NULL ? open_child(&c, err)
                                : bs_error_set(err, BS_USAGE, "BS-KERNEL-STORED", "no request of bsrun bench");
-  if (rc == BS_OK) {
-    snprintf(version, sizeof version, "%.60s", text_of(&c, "plugin"));
-    answer("ok", version);
-  } else {
-    answer_error(err);
-  }
-  while (rc == BS_OK && (line = next_line(&c, &buffer, &size)) != NULL) {
+  snprintf(version, sizeof version, "%.60s", text_of(&c, "plugin"));
+  const int heard = rc == BS_OK ? answer("ok", version) : answer_error(err);
+  while (rc == BS_OK && heard && (line = next_line(&c, &buffer, &size)) != NULL) {
     bs_error why = BS_ERROR_INIT;
     if (obey(&c, line, &why) != BS_OK) answer_error(&why);
   }
   free(buffer);
   close_child(&c);
-  if (c.asked != NULL) rc = BS_OK; /* the parent has the answer */
   json_decref(c.asked);
-  return rc;
+  return heard ? BS_OK : rc; /* the parent has the error */
 }

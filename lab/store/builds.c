@@ -28,6 +28,18 @@ static void sum_of(const void *data, size_t size, char out_hex[65]) {
   bs_sha256_hex(&h, out_hex);
 }
 
+static int32_t no_folder(const char *what, const char *root, const char *name, bs_error *err) {
+  bs_error_set(err, BS_USAGE, "BS-BUILD-FOLDER", "%s%s%s is no folder of stored builds", root,
+               name[0] != '\0' ? "/" : "", name);
+  bs_error_hint(err, "%s: move it away", what);
+  return BS_USAGE;
+}
+
+static int32_t check_root(const char *root, bs_error *err) {
+  struct stat s;
+  return stat(root, &s) == 0 && !S_ISDIR(s.st_mode) ? no_folder("it is a file", root, "", err) : BS_OK;
+}
+
 /* ---- keep --------------------------------------------------------------------------------------- */
 
 static json_t *facts_of(const char *name, const bs_plugin_info *plugin, const char *file, size_t size,
@@ -53,9 +65,12 @@ static int32_t read_plugin(const bs_plugin_info *plugin, char **out, size_t *out
     bs_error_hint(err, "build it as a file: cmake -DBS_STATIC_PLUGINS=OFF");
     return BS_USAGE;
   }
-  const int32_t rc = bs_folder_file(AT_FDCWD, plugin->path, out, out_size, err);
-  if (rc != BS_OK || *out != NULL) return rc;
-  return bs_store_io_error(err, ENOENT, "read", plugin->path);
+  char *whole = realpath(plugin->path, NULL); /* the loader follows links, too */
+  if (whole == NULL) return bs_store_io_error(err, errno, "read", plugin->path);
+  int32_t rc = bs_folder_file(AT_FDCWD, whole, out, out_size, err);
+  if (rc == BS_OK && *out == NULL) rc = bs_store_io_error(err, ENOENT, "read", plugin->path);
+  free(whole);
+  return rc;
 }
 
 static int32_t write_build(int fd, const char *file, const char *data, size_t size, const json_t *facts,
@@ -106,6 +121,7 @@ int32_t bs_build_keep(const char *root, const char *name, const bs_plugin_info *
   int fd = -1;
   *out_facts = NULL;
   int32_t rc = bs_store_check_name("the build", name, err);
+  if (rc == BS_OK) rc = check_root(root, err);
   if (rc == BS_OK) rc = read_plugin(plugin, &data, &size, err);
   if (rc == BS_OK) rc = bs_store_open_root(root, &fd, err);
   if (rc == BS_OK) {
@@ -132,12 +148,24 @@ static int32_t damaged(const char *root, const char *name, const char *what, bs_
   return BS_CORRUPT;
 }
 
-/* *out NULL: there is no such folder. */
+/* Opens the folder of a build. BS_NOT_FOUND: there is nothing of that name; BS_USAGE: it is something else.
+ */
+static int32_t open_build(const char *root, const char *name, int *out_fd, bs_error *err) {
+  struct stat s;
+  char path[4096];
+  const int32_t rc = check_root(root, err);
+  if (rc != BS_OK) return rc;
+  if (snprintf(path, sizeof path, "%s/%s", root, name) < (int)sizeof path && lstat(path, &s) == 0 &&
+      !S_ISDIR(s.st_mode))
+    return no_folder("it is a file or a link", root, name, err);
+  return bs_folder_open(root, name, out_fd, err);
+}
+
 static int32_t read_facts(const char *root, const char *name, int *out_fd, json_t **out, bs_error *err) {
   char *text = NULL;
   size_t size;
   *out = NULL;
-  int32_t rc = bs_folder_open(root, name, out_fd, err);
+  int32_t rc = open_build(root, name, out_fd, err);
   if (rc != BS_OK) return rc;
   rc = bs_folder_file(*out_fd, FACTS, &text, &size, err);
   if (rc == BS_OK && text != NULL) *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
@@ -219,6 +247,8 @@ int32_t bs_builds_list(const char *root, json_t **out_rows, bs_error *err) {
   struct dirent **entries = NULL;
   *out_rows = json_array();
   if (*out_rows == NULL) return bs_no_memory(err, "builds");
+  const int32_t checked = check_root(root, err);
+  if (checked != BS_OK) return checked;
   const int n = scandir(root, &entries, NULL, alphasort);
   if (n < 0) return errno == ENOENT ? BS_OK : bs_store_io_error(err, errno, "read the folder", root);
   int32_t rc = BS_OK;
@@ -235,30 +265,39 @@ static int of_build(const char *name) {
   return strcmp(name, FACTS) == 0 || (length > 3 && strcmp(name + length - 3, ".so") == 0);
 }
 
-/* Removes the files of a build, whole or damaged; others stay. 0, or an errno. */
-static int remove_files(int fd) {
-  int why = 0, listed = dup(fd);
-  DIR *dir = listed >= 0 ? fdopendir(listed) : NULL;
-  if (dir == NULL) {
-    why = errno;
-    if (listed >= 0) close(listed);
-    return why;
+/* Removes the files of a build, whole or damaged. BS_USAGE: there is another file; then nothing is removed.
+ */
+static int32_t remove_files(int fd, const char *root, const char *name, bs_error *err) {
+  struct dirent **entries = NULL;
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const int n = scandir(path, &entries, NULL, alphasort);
+  int32_t rc = n >= 0 ? BS_OK : bs_store_io_error(err, errno, "read the folder", name);
+  for (int i = 0; i < n && rc == BS_OK; i++) {
+    const char *file = entries[i]->d_name;
+    if (strcmp(file, ".") == 0 || strcmp(file, "..") == 0 || of_build(file)) continue;
+    rc = bs_error_set(err, BS_USAGE, "BS-BUILD-FOLDER",
+                      "%.200s/%.64s also has %.100s, which is not of a build", root, name, file);
+    bs_error_hint(err, "move it away; nothing has been removed");
   }
-  for (const struct dirent *entry; why == 0 && (entry = readdir(dir)) != NULL;)
-    if (of_build(entry->d_name) && unlinkat(fd, entry->d_name, 0) != 0) why = errno;
-  closedir(dir);
-  return why;
+  for (int i = 0; i < n; i++) {
+    if (rc == BS_OK && of_build(entries[i]->d_name) && unlinkat(fd, entries[i]->d_name, 0) != 0)
+      rc = bs_store_io_error(err, errno, "remove a file of", name);
+    free(entries[i]);
+  }
+  free(entries);
+  return rc;
 }
 
 int32_t bs_build_drop(const char *root, const char *name, bs_error *err) {
   int fd = -1, root_fd = -1;
   int32_t rc = bs_store_check_name("the build", name, err);
-  if (rc == BS_OK) rc = bs_folder_open(root, name, &fd, err);
+  if (rc == BS_OK) rc = open_build(root, name, &fd, err);
   if (rc == BS_NOT_FOUND) return unknown(root, name, err);
   if (rc == BS_OK) rc = bs_store_open_root(root, &root_fd, err);
-  int why = rc == BS_OK ? remove_files(fd) : 0;
-  if (rc == BS_OK && why == 0 && unlinkat(root_fd, name, AT_REMOVEDIR) != 0) why = errno;
-  if (why != 0) rc = bs_store_io_error(err, why, "remove the folder", name);
+  if (rc == BS_OK) rc = remove_files(fd, root, name, err);
+  if (rc == BS_OK && unlinkat(root_fd, name, AT_REMOVEDIR) != 0)
+    rc = bs_store_io_error(err, errno, "remove the folder", name);
   if (fd >= 0) close(fd);
   if (root_fd >= 0) close(root_fd);
   return rc;

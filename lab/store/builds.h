@@ -21,6 +21,7 @@ int32_t bs_build_find(const char *root, const char *name, char **out_file, json_
 /* The facts of all builds, by name; of one that cannot be read {name, why}. A root that does not exist has
  * none. The caller releases them. */
 int32_t bs_builds_list(const char *root, json_t **out_rows, bs_error *err);
-/* Removes a build. BS_NOT_FOUND; BS_IO, also if its folder has further files, which stay. */
+/* Removes a build, whole or damaged. BS_NOT_FOUND; BS_USAGE: its folder has further files, and nothing is
+ * removed; BS_IO. */
 int32_t bs_build_drop(const char *root, const char *name, bs_error *err);
 #endif
