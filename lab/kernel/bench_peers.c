@@ -145,7 +145,8 @@ int32_t bs_entrant_peer_failed(bs_entrant *e, uint32_t stage, const char *cause,
 }
 
 /* The subject's problem and numbers, and the provider that the build has for it. */
-static bs_entrant *add_baseline(bs_point *point, bs_kernel_peer *peer, const char *provider) {
+static bs_entrant *add_baseline(bs_point *point, bs_kernel_peer *peer, const char *provider,
+                                const char *knobs) {
   const bs_kernel_stored *stored = point->bench->baseline;
   bs_entrant *e = bs_point_add(point, "");
   if (e == NULL) return NULL;
@@ -159,6 +160,7 @@ static bs_entrant *add_baseline(bs_point *point, bs_kernel_peer *peer, const cha
   snprintf(e->label, sizeof e->label, "%.300s of %.100s", provider, stored->name);
   json_t *build =
       json_pack("{s:s, s:s, s:s}", "provider", provider, "baseline", stored->name, "id", stored->sha256);
+  if (knobs[0] != '\0') json_object_set_new(build, "knobs", bs_env_string(knobs));
   return build != NULL && json_object_set_new(e->record, "build", build) == 0 ? e : NULL;
 }
 
@@ -179,7 +181,7 @@ static int is_of_plugin(const bs_entrant *subject, const char *plugin) {
 static int32_t examine_baseline(bs_point *point, bs_kernel_peer *peer, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
   const bs_entrant *subject = &point->of[0];
-  char provider[BS_KERNEL_STORED_NAME];
+  char provider[BS_KERNEL_STORED_NAME], knobs[BS_KERNEL_STORED_KNOBS] = "";
   bs_kernel_numbers n = {0};
   bs_kernel_data *data = NULL;
   bs_error why = BS_ERROR_INIT;
@@ -192,9 +194,10 @@ static int32_t examine_baseline(bs_point *point, bs_kernel_peer *peer, bs_error 
   rc = bs_kernel_stored_choose(peer, subject->name, subject->knobs, &why);
   if (rc == BS_OK) rc = bs_kernel_peer_load(peer, data, &why);
   if (rc == BS_OK) rc = bs_kernel_stored_provider(peer, provider, &why);
+  if (rc == BS_OK) rc = bs_kernel_stored_knobs(peer, knobs, &why);
   if (rc == BS_OK) rc = bs_kernel_peer_judge(peer, &n, &why);
   if (rc == BS_ABORTED || rc == BS_NO_MEMORY) return baseline_failed(q, rc, &why, err);
-  bs_entrant *e = add_baseline(point, peer, provider);
+  bs_entrant *e = add_baseline(point, peer, provider, knobs);
   if (e == NULL) return bs_no_memory(err, "the baseline");
   if (rc != BS_OK) return bs_entrant_peer_failed(e, BS_STAGE_BUILD, why.message, err);
   tell_provider(point, subject, provider);

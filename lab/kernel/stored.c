@@ -49,9 +49,17 @@ int32_t bs_kernel_stored_choose(bs_kernel_peer *peer, const char *provider, cons
   return bs_kernel_peer_ask(peer, command, NULL, err);
 }
 
-int32_t bs_kernel_stored_provider(bs_kernel_peer *peer, char out[BS_KERNEL_STORED_NAME], bs_error *err) {
+static int32_t ask_text(bs_kernel_peer *peer, const char *command, char *out, int size, bs_error *err) {
   char answer[BS_KERNEL_PEER_LINE] = "";
-  const int32_t rc = bs_kernel_peer_ask(peer, "which\n", answer, err);
-  snprintf(out, BS_KERNEL_STORED_NAME, "%.*s", BS_KERNEL_STORED_NAME - 1, answer);
+  const int32_t rc = bs_kernel_peer_ask(peer, command, answer, err);
+  snprintf(out, (size_t)size, "%.*s", size - 1, answer);
   return rc;
+}
+
+int32_t bs_kernel_stored_provider(bs_kernel_peer *peer, char out[BS_KERNEL_STORED_NAME], bs_error *err) {
+  return ask_text(peer, "which\n", out, BS_KERNEL_STORED_NAME, err);
+}
+
+int32_t bs_kernel_stored_knobs(bs_kernel_peer *peer, char out[BS_KERNEL_STORED_KNOBS], bs_error *err) {
+  return ask_text(peer, "knobs\n", out, BS_KERNEL_STORED_KNOBS, err);
 }

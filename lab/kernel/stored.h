@@ -15,8 +15,8 @@ typedef struct bs_kernel_stored {
   const char *const *words;
 } bs_kernel_stored;
 
-/* A provider with its knobs, "cpu:online{keys=64}". */
-enum { BS_KERNEL_STORED_NAME = 420 };
+/* A provider with the knobs that were asked for, "cpu:online{keys=64}"; and the values that its plan has. */
+enum { BS_KERNEL_STORED_NAME = 420, BS_KERNEL_STORED_KNOBS = sizeof((bs_op_echo *)0)->knobs };
 
 /* Starts the process. backend NULL: cpu. BS_UNAVAILABLE, id BS-KERNEL-STORED: its file cannot be used by this
  * bsrun, with the reason: the ABI versions of both, a missing library. */
@@ -27,6 +27,8 @@ int32_t bs_kernel_stored_choose(bs_kernel_peer *peer, const char *provider, cons
 /* The provider of the loaded problem: the one that was chosen; without its knobs where the build does not
  * take them; else the first of the plugin that serves. */
 int32_t bs_kernel_stored_provider(bs_kernel_peer *peer, char out[BS_KERNEL_STORED_NAME], bs_error *err);
+/* The knobs of its plan, as the implementation reports them; "": it has none, or does not report them. */
+int32_t bs_kernel_stored_knobs(bs_kernel_peer *peer, char out[BS_KERNEL_STORED_KNOBS], bs_error *err);
 
 /* stored_child.c: the process. It reads requests from standard input, a socket, and answers there until the
  * socket ends. What plugins print goes to standard error. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * stored_child.c - the process of a stored build: it opens one arm at a time, and answers the commands of
- * peer.h. Further commands: "provider NAME{KNOBS}", "problem SEED TEXT", and "which", answered by the
- * provider of the open arm. */
+ * peer.h. Further commands: "provider NAME{KNOBS}", "problem SEED TEXT"; "which", answered by the provider
+ * of the open arm, and "knobs", by the values that its plan reports. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,6 +232,11 @@ static void which(const child *c) {
   answer("ok", text);
 }
 
+static void knobs(const child *c) {
+  const bs_op_echo *echo = bs_kernel_arm_echo(c->arm);
+  answer("ok", echo != NULL ? echo->knobs : "");
+}
+
 static int32_t obey(child *c, const char *line, bs_error *err) {
   if (strncmp(line, "provider ", 9) == 0) return set_provider(c, line + 9);
   if (strncmp(line, "problem ", 8) == 0) return set_problem(c, line + 8, err);
@@ -240,6 +245,7 @@ static int32_t obey(child *c, const char *line, bs_error *err) {
   if (strncmp(line, "series ", 7) == 0) return series(c, line + 7, err);
   if (strcmp(line, "output") == 0) return output(c, err);
   if (strcmp(line, "which") == 0) return which(c), BS_OK;
+  if (strcmp(line, "knobs") == 0) return knobs(c), BS_OK;
   return bs_error_set(err, BS_USAGE, "BS-KERNEL-STORED", "unknown command '%.60s'", line);
 }
 
